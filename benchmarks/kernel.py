@@ -189,7 +189,8 @@ def _operator(ids: Ids, prices: Prices, batch: int, window: int) -> _Run:
     names = [*(name for name, _ in plan.result_columns), "_kind"]
     tables = [pa.table([*c, np.zeros(len(c[0]), np.int8)], names=names) for c in results]
     state = operator.state
-    return _Run(Windows.found(tables), state.open_windows, state.nbytes, operator.kernel_s, whole_s, opened, checked)
+    nbytes = sum(array.nbytes for array in state.image().arrays.values())
+    return _Run(Windows.found(tables), state.open_windows, nbytes, operator.kernel_s, whole_s, opened, checked)
 
 
 # ---------------------------------------------------------------------- the bare loop

@@ -33,9 +33,9 @@ from benchmarks import aggregate, transform_with_state
 from benchmarks.averages import COLUMNS, Averages, Items
 from benchmarks.checkpoint_cost import POLICY
 from benchmarks.harness import CORES, KEYS, Input, batch_seconds, generate, rounds, say, spread, workspace
-from strandline.operators.given_input import GivenInput
 from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.keyed.keyed_operator import TuplePass
+from strandline.operators.one_table import GivenInput
 from strandline.running.state.state_folders import FOLDER_VARIABLE
 from strandline.testing import MemoryStorage
 

@@ -31,8 +31,8 @@ from strandline.log.stream.append_commit import Append
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec
-from strandline.operators.given_input import GivenInput
 from strandline.operators.keyed.definition import KeyedDefinition
+from strandline.operators.one_table import GivenInput
 
 WRITE_S = 0.2
 COLUMNS = {"sensor": "long", "time": "timestamp", "number": "long", "value": "double"}

@@ -24,7 +24,7 @@ from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
 from strandline.log.stream.spec import StreamSpec
-from strandline.operators.given_input import GivenInput
+from strandline.operators.one_table import GivenInput
 from strandline.operators.partition_wide.definition import PartitionWideDefinition
 from strandline.operators.partition_wide.user_operator import UserOperator
 from strandline.recovery.stream_definition import output_spec

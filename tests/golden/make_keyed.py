@@ -24,10 +24,10 @@ from strandline.log.stream import quiet
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
 from strandline.log.stream.spec import StreamSpec
-from strandline.operators.given_input import GivenInput
 from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.keyed.keyed_function import keyed
 from strandline.operators.keyed.record_layout import CLOSE, EMIT
+from strandline.operators.one_table import GivenInput
 from strandline.recovery.stream_definition import output_spec
 from strandline.running import step
 from strandline.running.element import Element

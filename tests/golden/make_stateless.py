@@ -20,8 +20,7 @@ from strandline.log.operator_state.upstream import Origin, upstream_of
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec
-from strandline.operators.expressions.input_shapes import InputShapes
-from strandline.operators.expressions.shape import AS_IS
+from strandline.operators.expressions.shape import AS_IS, InputShapes
 from strandline.operators.stateless.definition import StatelessDefinition
 from strandline.recovery.stream_definition import output_spec
 from tests.golden.make_several import (

@@ -15,6 +15,8 @@ import pytest
 
 from strandline.operators.barrier.barrier_operator import BarrierOperator
 from strandline.operators.barrier.definition import BarrierDefinition, BarrierInput
+from strandline.operators.barrier.matching import SINCE
+from strandline.operators.open_windows.record import OPENED
 from strandline.operators.operator import Limits, Saved
 from tests.specification.plain_barrier import BarrierTuple, PlainBarrier, result_row
 from tests.support.slow_limits import slow_from, some_slow
@@ -193,8 +195,8 @@ def test_sets_footprints_extent_and_recovered_state_are_those_of_the_specificati
             assert (again.open_windows, again.oldest_input) == (extent.open_windows, extent.oldest_input)
             assert again.oldest_output >= extent.oldest_output
             plain.since = {one.place: plain.since[one.place] for one in plain.waiting}
-            for slot in operator.state.live().tolist():
-                at, since = operator.state.arrays.tuples[slot, [0, 6]].tolist()
+            for slot in operator.state.open_slots().tolist():
+                at, since = operator.state.arrays.records[slot, [OPENED, SINCE]].tolist()
                 assert since < 0 or at in plain.prints or plain.since[at] <= since
                 plain.since[at] = since if since >= 0 else len(output.rows)
             cache = Cache()

@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 from strandline.log.stream.spec import StreamSpec
 from strandline.operators.aggregate import aggregates as agg
 from strandline.operators.aggregate.windows import session_window, time_window
-from strandline.operators.given_input import GivenInput
 from strandline.operators.keyed.keyed_function import keyed
 from strandline.operators.keyed.record_layout import EMIT
+from strandline.operators.one_table import GivenInput
 from strandline.operators.operator import Definition
 from strandline.operators.partition_wide.definition import PartitionWideDefinition
 from strandline.operators.partition_wide.user_operator import UserOperator

@@ -71,11 +71,12 @@ from strandline.log.upkeep.dropping import drop_commits
 from strandline.log.upkeep.levels import Levels
 from strandline.log.upkeep.retention import apply_retention, collect, truncate
 from strandline.operators.aggregate import aggregate_operator
-from strandline.operators.barrier import barrier_operator, waiting_state
+from strandline.operators.barrier import waiting_state
+from strandline.operators.barrier.barrier_operator import BarrierOperator
 from strandline.operators.join import join_operator, tuple_ring
 from strandline.operators.open_windows import payloads
 from strandline.operators.partition_wide import object_at_work, state_values
-from strandline.operators.stateless import stateless_operator
+from strandline.operators.stateless.definition import StatelessOperator
 from strandline.recovery import checkpoint_audit, recover
 from strandline.recovery.stream_definition import definition_of
 from strandline.recovery.window_report import current_windows
@@ -170,8 +171,8 @@ def small_steps(rng: Random) -> Iterator[None]:
     with (
         mock.patch.multiple(aggregate_operator, _ROWS_MAX=rows, _WINDOWS_MAX=rows),
         mock.patch.multiple(join_operator, ROWS_MAX=rows, PAIRS_MAX=rng.choice([2, 16, 1024])),
-        mock.patch.object(barrier_operator, "_ROWS_MAX", rows),
-        mock.patch.object(stateless_operator.StatelessOperator, "rows_at_once", rows),
+        mock.patch.object(BarrierOperator, "rows_at_once", rows),
+        mock.patch.object(StatelessOperator, "rows_at_once", rows),
         mock.patch.object(step, "WINDOWS_MAX", rng.choice([10, 1 << 20])),
         mock.patch.object(block_sequence, "ROWS_MAX", rng.choice([4, 1 << 21])),
         mock.patch.object(blocks_, "ROWS_PER_GROUP", rng.choices([3, 1 << 18], [1, 3])[0]),

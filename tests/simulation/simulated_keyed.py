@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 
 from strandline.log.stream.spec import StreamSpec
-from strandline.operators.given_input import GivenInput
 from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.keyed.keyed_function import KeyedFunction, keyed
 from strandline.operators.keyed.record_layout import CLOSE, EMIT
+from strandline.operators.one_table import GivenInput
 from strandline.recovery import stream_definition
 from tests.simulation.simulated_operators import Expected, Placed
 from tests.specification.plain_keyed import PlainKeyed

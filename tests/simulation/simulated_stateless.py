@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.log.stream.spec import StreamSpec
-from strandline.operators.expressions.input_shapes import InputShapes
-from strandline.operators.expressions.shape import AS_IS, Shape
+from strandline.operators.expressions.shape import AS_IS, InputShapes, Shape
 from strandline.operators.stateless.definition import StatelessDefinition
 from strandline.recovery import stream_definition
 from tests.simulation.simulated_operators import KEYS, Expected, Placed

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from strandline.operators.given_input import GivenInput
 from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.keyed.keyed_function import keyed
 from strandline.operators.keyed.record_layout import CLOSE, EMIT
+from strandline.operators.one_table import GivenInput
 
 COLUMNS = {
     "k": "long",

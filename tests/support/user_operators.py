@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.operators.given_input import GivenInput
+from strandline.operators.one_table import GivenInput
 from strandline.operators.partition_wide.definition import PartitionWideDefinition
 from strandline.operators.partition_wide.user_operator import UserOperator
 from tests.support.operator_streams import COLUMNS, LATENESS

@@ -12,7 +12,7 @@ from strandline.log.operator_state.outage import State
 from strandline.log.stream import reason
 from strandline.log.stream.commit_kinds import KINDS
 from strandline.log.stream.kinds import Kind
-from strandline.operators.barrier import barrier_aside
+from strandline.operators.barrier import barrier_columns
 from strandline.operators.join import join_aside
 from strandline.operators.keyed import keyed_operator
 from strandline.operators.partition_wide import partition_operator
@@ -24,7 +24,7 @@ ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 INTERNALS = (ROOT / "docs" / "internals.md").read_text()
 BENCHMARKS = (ROOT / "docs" / "benchmarks.md").read_text()
 REASONS = [value for name, value in vars(reason).items() if name.isupper() and name != "IN_NAME"]
-REASONS += [barrier_aside.REASON, join_aside.WHERE]
+REASONS += [barrier_columns.REASON, join_aside.WHERE]
 REASONS += [keyed_operator.FUNCTION_RAISED, partition_operator.PROCESS_RAISED]
 
 # What reaches beyond our own objects: into the process, the interpreter, PySpark, Spark's session or its JVM.

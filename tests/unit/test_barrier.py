@@ -15,6 +15,7 @@ import strandline as sl
 from strandline.errors import OptionError, SchemaError
 from strandline.operators.barrier.barrier_operator import BarrierOperator
 from strandline.operators.barrier.definition import BarrierDefinition, BarrierInput
+from strandline.operators.open_windows.record import USED
 from strandline.operators.operator import Limits, Saved
 from strandline.running.state.state_cache import StateCache
 
@@ -169,10 +170,11 @@ def test_arrays_of_another_state_are_refused() -> None:
     three = BarrierDefinition(KEY, (LEFT, RIGHT, BarrierInput("third", "t", (("t", "long"),))))
     with pytest.raises(ValueError, match="another state"):
         three.revived(arrays)
-    with pytest.raises(ValueError, match="out of bounds"):
-        BOTH.revived({**arrays, "tuples": arrays["tuples"][:, :3]})
+    for name in ("records", "key_records"):
+        with pytest.raises(ValueError, match="another state"):
+            BOTH.revived({**arrays, name: arrays[name][:, :3]})
     header = arrays["header"].copy()
-    header[1] = 10_000
+    header[USED] = 10_000
     with pytest.raises(ValueError, match="out of bounds"):
         BOTH.revived({**arrays, "header": header})
 

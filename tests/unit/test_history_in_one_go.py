@@ -18,8 +18,8 @@ from strandline.log.stream.manifest import commit_key
 from strandline.operators.aggregate import aggregate_operator
 from strandline.operators.aggregate.aggregate_operator import AggregateOperator
 from strandline.operators.aggregate.definition import AggregateDefinition
+from strandline.operators.open_windows.arrays import RECORDS
 from strandline.operators.open_windows.record import HINT, NEWER, START
-from strandline.operators.open_windows.trace import RECORDS
 from strandline.running import step
 from tests.simulation.machines import KeptStates
 from tests.support.operator_streams import LATENESS, PLANS, Row, Streams, rows_table, uninterrupted

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from strandline.operators.kernels import key_mixing
-from strandline.operators.kernels.key_mixing import mixed, new_seed
+from strandline.operators.open_windows import hash_table
+from strandline.operators.open_windows.hash_table import mixed, new_seed
 from strandline.operators.open_windows.record import KEY, USED
 from tests.support.operator_streams import PLANS, rows_table
 
@@ -56,7 +56,7 @@ def test_windows_of_any_keys_spread_over_the_buckets(name: str) -> None:
 
 def test_keys_that_meet_for_one_number_do_not_meet_for_another() -> None:
     """A sender may know how bits are mixed, but not the number of a state."""
-    second, first = pow(int(key_mixing._SECOND), -1, 1 << 64), pow(int(key_mixing._FIRST), -1, 1 << 64)
+    second, first = pow(int(hash_table._SECOND), -1, 1 << 64), pow(int(hash_table._FIRST), -1, 1 << 64)
     wanted = np.arange(1, MANY + 1, dtype=np.uint64) << np.uint64(32)
     before = (wanted ^ (wanted >> np.uint64(33))) * np.uint64(second)
     keys = ((before ^ (before >> np.uint64(33))) * np.uint64(first)).view(np.int64)

@@ -14,7 +14,7 @@ from pyspark import cloudpickle
 
 import strandline as sl
 from strandline.errors import InputError, OptionError, SchemaError
-from strandline.operators.given_input import GivenInput
+from strandline.operators.one_table import GivenInput
 from strandline.operators.partition_wide import state_values
 from strandline.operators.partition_wide.definition import PartitionWideDefinition
 from strandline.operators.partition_wide.user_operator import UserClass, UserOperator

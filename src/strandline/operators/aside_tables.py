@@ -81,7 +81,6 @@ class AsideTables:
         return {reason: [*map(pa.concat_tables, parts.values())] for reason, parts in self._parts.items()}
 
     def ignore(self) -> None:
-        """Drops what is added from now on."""
         self.is_ignoring = True
 
     def add_closed(self, columns: list[pa.Array]) -> None:

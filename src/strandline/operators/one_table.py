@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
 
 from strandline.control_columns import OFFSET
-from strandline.operators.expressions.input_shapes import InputShapes
+from strandline.operators.expressions.shape import InputShapes
 from strandline.operators.operator import Definition, OnError
+
+
+@dataclass(frozen=True)
+class GivenInput:
+    """The input of an operator that a user has written: types of all columns by name, key columns, time column."""
+
+    columns: Mapping[str, Any]
+    key: tuple[str, ...]
+    time: str
+    lateness: int | None
+    """Of one stream; of several, whose tuples come in the order of their times, it is 0."""
+
+    def type_of(self, column: str) -> str:
+        """Returns Spark's name of a column's type; of a nested type only which kind of type it is."""
+        kind = self.columns[column]
+        return kind if isinstance(kind, str) else str(kind["type"])
+
 
 INPUT_NAME = "_input"
 
@@ -22,9 +39,9 @@ class OneTableDefinition(Definition, Protocol):
     time: tuple[str, str]
     """Name and type of the time column of the first input."""
     more_times: tuple[str, ...]
-    """The time columns of the other inputs."""
+    """The time columns of the other inputs, which are like the first in all other columns that are read."""
     before: InputShapes
-    """The work on the tuples of each input before the operator takes them in."""
+    """The work on the tuples of each input before they are one sequence."""
 
     @property
     def taken(self) -> Sequence[str]:
@@ -32,12 +49,10 @@ class OneTableDefinition(Definition, Protocol):
 
     @property
     def shapes(self) -> InputShapes:
-        """The shape of each input."""
         return self.before
 
     @property
     def times(self) -> tuple[str, ...]:
-        """The time column of each input."""
         return (self.time[0], *self.more_times)
 
     @property

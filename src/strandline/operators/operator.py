@@ -25,14 +25,10 @@ The order of calls
 What a new operator writes
 --------------------------
 
-- A dataclass derived from `Definition`: `kind`, `key`, `times`, `result_columns`, `result_time`, `control_columns`,
-  `takes`, `shapes`, `text`, `to_json`, `continuing`, `fresh`, `revived`, with kernels `in_small`, and a line in
-  `registry.py`. Over inputs with the same columns `OneTableDefinition` has `times`, `takes`, `shapes`, `continuing`.
-- A class derived from `Operator`: `on_error`, `input_end`, `definition`, `aside`, `opened`, `open_windows`,
-  `rows_at_once`, `due`, `begin`, `feed`, `replay`, `save`, `save_all`, `save_nothing`, `extent`, `load`, `windows`,
-  `image`. State in records of windows has most of these in `open_windows.windows_at_work`.
-
-All other members have a default here. mypy refuses a class that lacks one of those without.
+A dataclass derived from `Definition`, a class derived from `Operator`, and a line in `registry.py`. What has no default
+is listed first in both, and mypy refuses a class that lacks it; with kernels, `in_small` is to be written, too. Over
+inputs with the same columns derive from `OneTableDefinition`; with records of windows as state, from
+`open_windows.windows_at_work.OpenWindows`, which has most members of an operator.
 """
 
 from __future__ import annotations
@@ -50,7 +46,7 @@ import pyarrow as pa
 from strandline.operators.kernels.key_codec import KeyCodec
 
 if TYPE_CHECKING:
-    from strandline.operators.expressions.input_shapes import InputShapes
+    from strandline.operators.expressions.shape import InputShapes
 
 TAKEN_IN = "_input"
 """The column of footprints with a place: they hold the input tuples before it. Every operator has it."""

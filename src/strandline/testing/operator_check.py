@@ -16,9 +16,9 @@ import pyarrow as pa
 from strandline.control_columns import OFFSET
 from strandline.errors import InputError, NotRepeatableError, OptionError
 from strandline.log.stream.column_types import fields_of
-from strandline.operators.given_input import GivenInput
 from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.keyed.keyed_function import KeyedFunction
+from strandline.operators.one_table import GivenInput
 from strandline.operators.operator import Definition
 from strandline.operators.partition_wide.definition import PartitionWideDefinition
 from strandline.operators.partition_wide.user_operator import UserOperator

@@ -17,10 +17,9 @@ import math
 from strandline.operators.aggregate.aggregates import Op
 from strandline.operators.kernels.kernel_cache import njit
 from strandline.operators.kernels.wide import MAX_HIGH, MAX_LOW, MIN_HIGH, MIN_LOW, below
-from strandline.operators.open_windows.arrays import Batch, State
+from strandline.operators.open_windows.arrays import HITS, NUMBERS, OVERFLOWS, Batch, State, Trace
 from strandline.operators.open_windows.byte_arena import compare_bytes
 from strandline.operators.open_windows.record import OVERFLOWED, ROWS, T
-from strandline.operators.open_windows.trace import HITS, NUMBERS, OVERFLOWS, Trace
 
 Ops = tuple[tuple[int, int, int], ...]
 """Per aggregate: what to do, which input it reads, where its state begins."""
@@ -68,6 +67,29 @@ def add_to_wide_sum(state: State, trace: Trace, slot: int, word: int, low: int, 
         records[slot, word], records[slot, word + 1], records[slot, word + 2] = 0, 0, OVERFLOWED
     else:
         records[slot, word], records[slot, word + 1], records[slot, word + 2] = total_low, total_high, n + count
+
+
+@njit(inline="always", _nrt=False)
+def put_extreme(op: int, state: State, batch: Batch, slot: int, word: int, new: int, new_float: float) -> None:
+    """Keeps a value, given as a word and as a double, if it is smaller, or larger, than all before it."""
+    old, old_float = state.records[slot, word], state.floats[slot, word]
+    if state.records[slot, word + 1] == 0:
+        replaces = True
+    elif op == _MIN_INT:
+        replaces = new < old
+    elif op == _MAX_INT:
+        replaces = new > old
+    elif op == _MIN_FLOAT:
+        replaces = larger(old_float, new_float)
+    elif op == _MAX_FLOAT:
+        replaces = larger(new_float, old_float)
+    elif op == _MIN_BYTES:
+        replaces = compare_bytes(state, batch, new, old) < 0
+    else:
+        replaces = compare_bytes(state, batch, new, old) > 0
+    if replaces:
+        state.records[slot, word] = new
+        state.records[slot, word + 1] = 1
 
 
 @njit(inline="always", _nrt=False)
@@ -144,23 +166,7 @@ def accumulate(ops: Ops, state: State, batch: Batch, slot: int, row: int, trace:
                 low, high = batch.values[column, row], batch.values[column + 1, row]
                 add_to_wide_sum(state, trace, slot, word, low, high, 1)
             else:
-                if records[slot, word + 1] == 0:
-                    replaces = True
-                elif op == _MIN_INT:
-                    replaces = batch.values[column, row] < records[slot, word]
-                elif op == _MAX_INT:
-                    replaces = batch.values[column, row] > records[slot, word]
-                elif op == _MIN_FLOAT:
-                    replaces = larger(floats[slot, word], batch.floats[column, row])
-                elif op == _MAX_FLOAT:
-                    replaces = larger(batch.floats[column, row], floats[slot, word])
-                elif op == _MIN_BYTES:
-                    replaces = compare_bytes(state, batch, batch.values[column, row], records[slot, word]) < 0
-                else:
-                    replaces = compare_bytes(state, batch, batch.values[column, row], records[slot, word]) > 0
-                if replaces:
-                    records[slot, word] = batch.values[column, row]
-                    records[slot, word + 1] = 1
+                put_extreme(op, state, batch, slot, word, batch.values[column, row], batch.floats[column, row])
 
 
 @njit(inline="always", _nrt=False)
@@ -209,20 +215,4 @@ def merge_state(ops: Ops, state: State, batch: Batch, into: int, other: int, tra
                 for i in range(word, word + 3):
                     records[into, i] = records[other, i]
         elif records[other, word + 1] == 1:
-            if records[into, word + 1] == 0:
-                replaces = True
-            elif op == _MIN_INT:
-                replaces = records[other, word] < records[into, word]
-            elif op == _MAX_INT:
-                replaces = records[other, word] > records[into, word]
-            elif op == _MIN_FLOAT:
-                replaces = larger(floats[into, word], floats[other, word])
-            elif op == _MAX_FLOAT:
-                replaces = larger(floats[other, word], floats[into, word])
-            elif op == _MIN_BYTES:
-                replaces = compare_bytes(state, batch, records[other, word], records[into, word]) < 0
-            else:
-                replaces = compare_bytes(state, batch, records[other, word], records[into, word]) > 0
-            if replaces:
-                records[into, word] = records[other, word]
-                records[into, word + 1] = 1
+            put_extreme(op, state, batch, into, word, records[other, word], floats[other, word])

@@ -14,18 +14,17 @@ from strandline.operators.aggregate.aggregates import Op
 from strandline.operators.aggregate.definition import END as WINDOW_END
 from strandline.operators.aggregate.definition import START as WINDOW_START
 from strandline.operators.aggregate.definition import AggregateDefinition
-from strandline.operators.aggregate.sketching import room_for_hits, sketched
+from strandline.operators.aggregate.sketches import room_for_hits, sketched
 from strandline.operators.aggregate.tuples import Columns, input_batch, key_and_window
 from strandline.operators.aggregate.window_loading import loaded
 from strandline.operators.aside_tables import VALUE, OneTableAside
 from strandline.operators.kernels.arrow_words import BYTES
 from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.one_table import as_one_table
-from strandline.operators.open_windows.arrays import DONE, NO_BATCH, Batch, Outcome
+from strandline.operators.open_windows.arrays import DONE, FRESH, NO_BATCH, OVERFLOWS, RESULTS, Batch, Outcome
 from strandline.operators.open_windows.byte_arena import held_bytes
-from strandline.operators.open_windows.record import END, OPENED, START, USED
+from strandline.operators.open_windows.record import END, OPENED, START
 from strandline.operators.open_windows.timers import count_due
-from strandline.operators.open_windows.trace import FRESH, OVERFLOWS, RESULTS
 from strandline.operators.open_windows.window_state import WindowState
 from strandline.operators.open_windows.windows_at_work import OpenWindows
 from strandline.operators.operator import OnError, Saved
@@ -39,12 +38,13 @@ _WINDOWS_MAX = 1 << 17
 class AggregateOperator(OpenWindows):
     """A definition with its open windows."""
 
+    aside: OneTableAside
+
     def __init__(self, definition: AggregateDefinition, state: WindowState, on_error: OnError = "stop") -> None:
         super().__init__(state)
         self.definition = definition
         self.on_error = on_error
         self.aside = self._nothing_aside()
-        """The tuples and windows that this step has set aside."""
 
     def _nothing_aside(self) -> OneTableAside:
         d = self.definition
@@ -54,7 +54,6 @@ class AggregateOperator(OpenWindows):
 
     @property
     def rows_at_once(self) -> int:
-        """How many tuples to feed before windows are closed."""
         if self.definition.window.has_times or self.definition.sketches:
             return max(1, _WINDOWS_MAX // self.definition.window.overlap)
         return _ROWS_MAX
@@ -62,7 +61,6 @@ class AggregateOperator(OpenWindows):
     # ------------------------------------------------------------------ tuples
 
     def feed(self, tuples: Sequence[pa.Table]) -> Iterator[list[pa.Array]]:
-        """Takes in input tuples; yields the results of the count windows they complete."""
         table = as_one_table(self.definition, tuples, self.on_error, self.aside.add_tuples)
         for first in range(0, table.num_rows, self.rows_at_once):
             piece = table.slice(first, self.rows_at_once)
@@ -74,15 +72,18 @@ class AggregateOperator(OpenWindows):
                 records = self._results(closed, batch)
                 if len(records):
                     yield Columns(self.definition, records, self.state.arrays, batch).results()
-                self.state.keep_bytes(self.definition.bytes_words, batch)
-                if self.definition.sketches:  # each piece leaves new ones; a step may have many pieces
-                    self.state.drop_dead_bytes(self.definition.bytes_words)
+                self._keep_bytes(batch)
             self.input_end = end
 
     def shaped(self, table: pa.Table) -> pa.Table:
         """Returns the tuples as shaped; those that cannot be computed go to `aside`, or InputError is raised."""
-        tell = partial(self.aside.add_tuples, VALUE)
-        return self.definition.own_shaping.computed(table, self.on_error, tell)
+        return self.definition.own_shaping.computed(table, self.on_error, partial(self.aside.add_tuples, VALUE))
+
+    def _keep_bytes(self, batch: Batch) -> None:
+        """Takes the bytes of a batch over that windows refer to."""
+        self.state.keep_bytes(self.definition.bytes_words, batch)
+        if self.definition.sketches:  # each piece leaves new ones; a step may have many pieces
+            self.state.drop_dead_bytes(self.definition.bytes_words)
 
     def _run(self, batch: Batch) -> tuple[Int64s, Batch]:
         """Takes in the batch; returns the records of windows that closed, and the batch with all that they refer to."""
@@ -122,8 +123,7 @@ class AggregateOperator(OpenWindows):
 
     def _refuse_overflow(self, closed: Int64s, batch: Batch) -> None:
         """Raises with the first window that overflowed, among those just closed or those that are open."""
-        used = self.state.arrays.records[: self.state.arrays.header[USED]]
-        every = np.concatenate([closed, used[used[:, OPENED] >= 0]])
+        every = np.concatenate([closed, self.state.arrays.records[self.state.open_slots()]])
         found = every[self.definition.overflowed(every)][:1]
         sums = [a for a in self.definition.accumulators if a.count_place is not None]
         fits = [s for s, op in (("64 bits", Op.SUM_INT), ("38 digits", Op.SUM_WIDE)) if any(a.op is op for a in sums)]
@@ -160,9 +160,7 @@ class AggregateOperator(OpenWindows):
         batch = sketched(self.definition, self.state.arrays, batch, self.state.trace, nothing)
         if len(self.definition.bytes_words):
             self.state.grown = True  # a replay leaves no trace of the windows it touched: look at all of them
-            self.state.keep_bytes(self.definition.bytes_words, batch)
-            if self.definition.sketches:
-                self.state.drop_dead_bytes(self.definition.bytes_words)
+            self._keep_bytes(batch)
 
     # ------------------------------------------------------------------ footprints
 

@@ -7,15 +7,13 @@ of which `select` makes nothing: it is set aside, or stops the operator.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.errors import SchemaError
-from strandline.operators.expressions.expressions import Formula, schema_of
+from strandline.operators.expressions.expressions import Formula
 from strandline.operators.expressions.shape import Shape
 from strandline.operators.kernels.arrow_words import whole
 from strandline.operators.kernels.kernel_arrays import Bytes
@@ -50,27 +48,7 @@ def _name(number: int) -> str:
     return f"_where{number}"
 
 
-def holds(table: pa.Table, number: int) -> Bytes:
-    """Returns 1 for the tuples for which the condition of that number is true, 0 for the others."""
-    found: Bytes = np.asarray(whole(table.column(_name(number)))).astype(np.uint8)
-    return found
-
-
-def validity_where(valid: Bytes, held: Bytes) -> Bytes:
-    """Returns whether a tuple counts: 0 if its condition is not true, else 1 if it has a value, 2 if it has none."""
+def validity_where(valid: Bytes, table: pa.Table, number: int) -> Bytes:
+    """Returns whether a tuple counts: 0 if this condition is not true, else 1 if it has a value, 2 if it has none."""
+    held: Bytes = np.asarray(whole(table.column(_name(number)))).astype(np.uint8)
     return (2 - valid) * held
-
-
-def require_truth(conditions: Mapping[str, Formula], types: Mapping[str, str]) -> None:
-    """Raises `SchemaError` if the condition of an aggregate is not true or false over columns of these types."""
-    schema = schema_of(types)
-    for name, condition in conditions.items():
-        what = f"{name}=…(where={condition.text})"
-        kind = condition.type_over(schema, what)
-        if not pa.types.is_boolean(kind):
-            raise SchemaError(f"{what} is a {kind}, not true or false", todo='compare it: pc.field("price") > 0')
-
-
-def distinct(conditions: Sequence[Formula | None]) -> tuple[Formula, ...]:
-    """Returns each condition once."""
-    return tuple(dict.fromkeys(c for c in conditions if c is not None))

@@ -1,4 +1,4 @@
-"""The compiled loops over tuples of count windows. `plain.py` says in plain Python what they compute.
+"""The compiled loops over tuples of count windows. `plain_aggregate.py` says in plain Python what they compute.
 
 O(1) a tuple and window; nothing is allocated; what is changed is in the trace.
 """
@@ -10,10 +10,17 @@ from __future__ import annotations
 from strandline.operators.aggregate.accumulation import Ops, accumulate, replay_into
 from strandline.operators.aggregate.windows import WindowReach
 from strandline.operators.kernels.kernel_cache import Kernel, njit
-from strandline.operators.open_windows.arrays import DONE, FULL, Batch, Outcome, State
-from strandline.operators.open_windows.hash_table import NO_START, bucket_of, key_of, link, look_ahead, same_key
+from strandline.operators.open_windows.arrays import DONE, FULL, Batch, Outcome, State, Trace, touch_record
+from strandline.operators.open_windows.hash_table import (
+    NO_START,
+    bucket_of,
+    first_of_key,
+    key_of,
+    link,
+    look_ahead,
+    same_key,
+)
 from strandline.operators.open_windows.record import END, LINK, NONE, ROWS, SEED, N
-from strandline.operators.open_windows.trace import Trace, touch_record
 from strandline.operators.open_windows.window_records import close_window, open_window
 
 
@@ -28,9 +35,7 @@ def tumbling_count_windows(ops: Ops, word_key: bool) -> Kernel:
         for row in range(first, len(batch.keys)):
             look_ahead(state, batch, row, NO_START, seed, mask)
             key = key_of(batch, row)
-            slot = state.buckets[bucket_of(key.word, NO_START, seed, mask)]
-            while slot >= 0 and not same_key(state, batch, word_key, slot, key):
-                slot = records[slot, LINK]
+            slot = first_of_key(state, batch, word_key, key, seed, mask)
             if slot < 0:
                 if room == 0:
                     return row, FULL

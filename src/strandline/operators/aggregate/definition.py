@@ -22,7 +22,7 @@ from strandline.operators.aggregate.aggregates import (
     resolve,
     state_columns,
 )
-from strandline.operators.aggregate.conditions import Conditioned, distinct, require_truth
+from strandline.operators.aggregate.conditions import Conditioned
 from strandline.operators.aggregate.count_windows import (
     replaying_count_windows,
     sliding_count_windows,
@@ -31,9 +31,8 @@ from strandline.operators.aggregate.count_windows import (
 from strandline.operators.aggregate.session_windows import close_due_sessions, replaying_sessions, session_windows
 from strandline.operators.aggregate.time_windows import close_due, replaying_time_windows, time_windows
 from strandline.operators.aggregate.windows import Window
-from strandline.operators.expressions.expressions import Formula
-from strandline.operators.expressions.input_shapes import UNSHAPED, InputShapes
-from strandline.operators.expressions.shape import AS_IS, Shape
+from strandline.operators.expressions.expressions import Formula, schema_of
+from strandline.operators.expressions.shape import AS_IS, UNSHAPED, InputShapes, Shape
 from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.kernels.kernel_cache import Kernel
 from strandline.operators.kernels.wide import means
@@ -60,16 +59,12 @@ class AggregateDefinition(OneTableDefinition):
 
     window: Window
     key: tuple[tuple[str, str], ...]
-    """Names and types of the key columns."""
     time: tuple[str, str]
-    """Name and type of the input's time column."""
     accumulators: tuple[Accumulator, ...]
     shape: Shape = AS_IS
-    """The work on the tuples of the input before the operator takes them in."""
+    """The work on all tuples."""
     more_times: tuple[str, ...] = ()
-    """The time columns of further inputs, which are like the first in all other columns that are read."""
     before: InputShapes = UNSHAPED
-    """Of several inputs: what is done to the tuples of each before they are one sequence."""
 
     @classmethod
     def of(
@@ -82,10 +77,7 @@ class AggregateDefinition(OneTableDefinition):
         shape: Shape = AS_IS,
         more_times: Sequence[str] = (),
     ) -> AggregateDefinition:
-        """Returns the definition over columns of these types, which the shape leaves; OptionError or SchemaError.
-
-        `more_times` are the time columns of further inputs, if there are any.
-        """
+        """Returns the definition over columns of these types, which the shape leaves; OptionError or SchemaError."""
         if not aggregates:
             raise OptionError("an aggregation without aggregates", todo='write aggregate(average=sl.avg("price"), …)')
         taken = {*key, START, END}
@@ -101,7 +93,10 @@ class AggregateDefinition(OneTableDefinition):
             more = f"{name}{APPROXIMATE}"
             if aggregate.function in ("count_distinct", "percentile") and (more in aggregates or more in taken):
                 raise SchemaError(f"{name!r} says in {more!r} whether it is exact", todo="choose another name")
-        require_truth({name: a.where for name, a in aggregates.items() if a.where is not None}, types)
+        for name, aggregate in aggregates.items():
+            if aggregate.where is not None:
+                what = f"{name}=…(where={aggregate.where.text})"
+                aggregate.where.require_truth(schema_of(types), what, what)
         for column in key:
             if column in (START, END):
                 raise SchemaError(f"key column {column!r}: results have a column of that name", todo="rename it")
@@ -158,15 +153,12 @@ class AggregateDefinition(OneTableDefinition):
     def in_small(
         self, columns: Sequence[Mapping[str, Any]], schemas: Sequence[pa.Schema]
     ) -> tuple[AggregateDefinition, Sequence[Mapping[str, Any]]]:
-        """Returns the definition over windows that a few tuples fill, and over tuples that have their shape.
-
-        Kernels know whether windows overlap, but are told how large they are.
-        """
         types = dict(columns[0])
         types |= self.before.shapes[0].types_over(types, schemas[0]) if self.before else {}
         if self.shape:  # conditions of aggregates may read what it makes
             types |= self.shape.types_over(types, self.before.schema_over(schemas)[0])
         types |= dict([*self.key, self.time, *((a.column, a.type) for a in self.accumulators if a.column is not None)])
+        # Kernels know whether windows overlap, but are told how large they are.
         window = replace(self.window, size=4, advance=4 if self.window.advance == self.window.size else 2)
         return replace(self, window=window, shape=AS_IS, more_times=(), before=UNSHAPED), [types]
 
@@ -193,32 +185,26 @@ class AggregateDefinition(OneTableDefinition):
 
     @property
     def has_times(self) -> bool:
-        """True if windows end by time."""
         return self.window.has_times
 
     @property
     def keeps_time(self) -> bool:
-        """True if windows end by time: else the times of results are places of the input."""
-        return self.has_times
+        return self.has_times  # else the times of results are places of the input
 
     @property
     def closes_early(self) -> bool:
-        """True if tuples end windows."""
         return not self.has_times
 
     @property
     def hidden(self) -> frozenset[str]:
-        """The columns of aggregates: of windows that are open there are none."""
         return frozenset(c for a in self.accumulators for c, _ in a.results)
 
     @property
     def loads(self) -> tuple[str, ...]:
-        """The columns of the output that windows are got back from."""
         return (*(c for c, _ in self.key), START, END, *(c for c, _ in self.control_columns))
 
     @property
     def needs_newer_format(self) -> bool:
-        """True if versions before streams of format 3 would misunderstand it."""
         return bool(self.shape or self.conditions or self.sketches)
 
     def fresh(self, on_error: OnError = "stop") -> AggregateOperator:
@@ -227,7 +213,6 @@ class AggregateDefinition(OneTableDefinition):
         return AggregateOperator(self, WindowState.empty(self.width, self.layout, timed=self.has_times), on_error)
 
     def revived(self, arrays: Mapping[str, npt.NDArray[Any]], on_error: OnError = "stop") -> AggregateOperator:
-        """Returns an operator with the windows of these arrays; raises ValueError if they do not fit."""
         from strandline.operators.aggregate.aggregate_operator import AggregateOperator
 
         return AggregateOperator(self, WindowState.revived(arrays, self.width, timed=self.has_times), on_error)
@@ -241,7 +226,7 @@ class AggregateDefinition(OneTableDefinition):
     @cached_property
     def conditions(self) -> tuple[Formula, ...]:
         """Those of the aggregates, each once."""
-        return distinct([a.where for a in self.accumulators])
+        return tuple(dict.fromkeys(a.where for a in self.accumulators if a.where is not None))
 
     @cached_property
     def own_shaping(self) -> Shape:
@@ -250,7 +235,6 @@ class AggregateDefinition(OneTableDefinition):
         return Conditioned(pruned.steps, self.conditions) if self.conditions else pruned
 
     def text(self, *, is_timestamp: bool) -> str:
-        """Returns the windows in words."""
         return self.window.text(is_timestamp=is_timestamp)
 
     def to_json(self) -> dict[str, Any]:
@@ -260,10 +244,7 @@ class AggregateDefinition(OneTableDefinition):
         }
         if self.shape:
             body["shape"] = self.shape.to_json()
-        before = self.before.to_json()
-        if formulas := [*self.shape.formulas, *self.conditions]:
-            before["expressions"] = before.get("expressions", {}) | {f.text: f.arrow for f in formulas}
-        return body | before
+        return body | self.before.to_json([*self.shape.formulas, *self.conditions])
 
     # ------------------------------------------------------------------ the record
 
@@ -356,12 +337,8 @@ class AggregateDefinition(OneTableDefinition):
     @cached_property
     def replay(self) -> Kernel:
         """The compiled loop over tuples that were seen before."""
-        build = {
-            "count": replaying_count_windows,
-            "time": replaying_time_windows,
-            "session": replaying_sessions,
-        }[self.window.kind]
-        return build(self.ops, self.key_codec.fits_word)
+        builders = {"count": replaying_count_windows, "time": replaying_time_windows, "session": replaying_sessions}
+        return builders[self.window.kind](self.ops, self.key_codec.fits_word)
 
     @property
     def close_due(self) -> Kernel:

@@ -1,6 +1,8 @@
-"""The compiled loops over tuples of sessions. `plain.py` says in plain Python what they compute.
+"""Sessions: the list of those of a key, the compiled loops over tuples, and the way back from footprints.
 
-O(1) a tuple as `session_list` has it; nothing is allocated; what is changed is in the trace.
+`plain_aggregate.py` says in plain Python what the loops compute. The sessions of a key are a list in the order of time,
+of which the newest is in the hash table. A step along it is O(1) as long as tuples of a key come nearly in order, or in
+runs that do. Nothing is allocated; what is changed is in the trace.
 """
 
 # mypy: disable-error-code="call-overload,no-any-return,no-untyped-call,untyped-decorator"
@@ -8,18 +10,30 @@ O(1) a tuple as `session_list` has it; nothing is allocated; what is changed is 
 from __future__ import annotations
 
 from strandline.operators.aggregate.accumulation import Ops, accumulate, merge_state, replay_into
-from strandline.operators.aggregate.session_list import drop_session, put_session, sessions_around
 from strandline.operators.aggregate.windows import WindowReach
-from strandline.operators.kernels.kernel_arrays import Int64s
+from strandline.operators.kernels.kernel_arrays import Bytes, Int64s
 from strandline.operators.kernels.kernel_cache import Kernel, njit
-from strandline.operators.open_windows.arrays import DONE, FULL, Batch, Outcome, State
-from strandline.operators.open_windows.hash_table import NO_START, key_of, look_ahead
+from strandline.operators.open_windows.arrays import DONE, FRESH, FULL, Batch, Key, Outcome, State, Trace, touch_record
+from strandline.operators.open_windows.footprint_loading import count_filled, filled_record, loaded_record
+from strandline.operators.open_windows.hash_table import (
+    NO_START,
+    first_of_key,
+    key_of,
+    link,
+    look_ahead,
+    relink,
+    same_key,
+)
 from strandline.operators.open_windows.record import (
     END,
     FREE,
+    HINT,
+    LINK,
+    NEWER,
     NONE,
     OLDER,
     OPENED,
+    POS,
     ROWS,
     SEED,
     START,
@@ -30,8 +44,82 @@ from strandline.operators.open_windows.record import (
 )
 from strandline.operators.open_windows.record import TIMERS as TIMER_COUNT
 from strandline.operators.open_windows.timers import pop_timer, push_timer
-from strandline.operators.open_windows.trace import FRESH, Trace, touch_record
-from strandline.operators.open_windows.window_records import emit, open_window
+from strandline.operators.open_windows.window_records import emit, free_record, open_window
+
+_NEAR = 8
+"""So many sessions of a key are looked at from the newest on, before the hint is asked."""
+
+
+@njit(_nrt=False)
+def newest_session(state: State, batch: Batch, word_key: bool, key: Key) -> int:
+    """Returns the newest session of a key, or -1."""
+    return first_of_key(state, batch, word_key, key, state.header[SEED], len(state.buckets) - 1)
+
+
+@njit(_nrt=False)
+def sessions_around(state: State, trace: Trace, batch: Batch, word_key: bool, key: Key, limit: int) -> tuple[int, int]:
+    """Returns the newest session of a key that begins before `limit`, and the one after it; -1 where there is none.
+
+    Tuples come nearly in order, so most are found at the newest session. What comes far behind it (an older day after a
+    newer one) comes in order as well: it is found near to where the one before it was.
+    """
+    records = state.records
+    newest = newest_session(state, batch, word_key, key)
+    newer, slot = -1, newest
+    for _ in range(_NEAR):
+        if slot < 0 or records[slot, START] < limit:
+            return slot, newer
+        newer, slot = slot, records[slot, OLDER]
+    hint = records[newest, HINT]
+    is_older = slot >= 0 and records[hint, OPENED] >= 0 and records[hint, START] < records[slot, START]
+    if is_older and same_key(state, batch, word_key, hint, key):
+        slot, newer = hint, records[hint, NEWER]
+    while slot >= 0 and records[slot, START] >= limit:
+        newer, slot = slot, records[slot, OLDER]
+    while newer >= 0 and records[newer, START] < limit:
+        newer, slot = records[newer, NEWER], newer
+    touch_record(trace, newest)
+    records[newest, HINT] = slot if slot >= 0 else newer
+    return slot, newer
+
+
+@njit(_nrt=False)
+def put_session(state: State, trace: Trace, slot: int, newer: int, older: int) -> None:
+    """Puts a session between two others of its key; -1 where there is none."""
+    records = state.records
+    records[slot, NEWER], records[slot, OLDER] = newer, older
+    if newer >= 0:
+        touch_record(trace, newer)
+        records[newer, OLDER] = slot
+    elif older >= 0:
+        records[slot, LINK], records[slot, HINT] = records[older, LINK], records[older, HINT]
+        relink(state, trace, older, NO_START, slot)
+    else:
+        link(state, trace, slot, NO_START)
+    if older >= 0:
+        touch_record(trace, older)
+        records[older, NEWER] = slot
+
+
+@njit(_nrt=False)
+def drop_session(state: State, trace: Trace, slot: int) -> None:
+    """Takes a session out of the list of its key and frees its record."""
+    records = state.records
+    newer, older = records[slot, NEWER], records[slot, OLDER]
+    if newer >= 0:
+        touch_record(trace, newer)
+        records[newer, OLDER] = older
+    elif older >= 0:
+        touch_record(trace, older)
+        records[older, LINK], records[older, HINT] = records[slot, LINK], records[slot, HINT]
+        relink(state, trace, slot, NO_START, older)
+    else:
+        relink(state, trace, slot, NO_START, records[slot, LINK])
+    if older >= 0:
+        touch_record(trace, older)
+        records[older, NEWER] = newer
+    free_record(state, trace, slot)
+    state.header[N] -= 1
 
 
 def session_windows(ops: Ops, word_key: bool) -> Kernel:
@@ -121,3 +209,53 @@ def close_due_sessions(state: State, boundary: int, results: Int64s, trace: Trac
         else:
             emit(state, trace, slot, results)
             drop_session(state, trace, slot)
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def load_sessions(
+    word_key: bool, state: State, batch: Batch, footprints: Int64s, is_closed: bool, trace: Trace
+) -> None:
+    """Takes in footprints (or results) of sessions, all of them: `newest_of_sessions` chooses.
+
+    A session may have begun later when it was saved than it did in the end, or as two: its start does not tell which
+    session a footprint belongs to. OLDER says instead which record stands for the key.
+    """
+    for i in range(len(footprints)):
+        first = newest_session(state, batch, word_key, key_of(batch, i))
+        slot = loaded_record(state, trace, batch, footprints, i, is_closed)
+        state.records[slot, OLDER] = first
+        if first < 0:
+            state.records[slot, OLDER], state.records[slot, NEWER] = slot, NONE
+            link(state, trace, slot, NO_START)
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def newest_of_sessions(records: Int64s, order: Int64s, newest: Bytes) -> None:
+    """Sets `newest` to 1 for the newest record of each session. `order` is by key, then start: what overlaps is one.
+
+    A session only grows: what was saved of it lies inside of what was saved of it later.
+    """
+    chosen, end = -1, 0
+    for i in order:
+        if chosen >= 0 and records[i, OLDER] == records[chosen, OLDER] and records[i, START] < end:
+            end = max(end, records[i, END])
+            if records[i, POS] > records[chosen, POS]:
+                chosen = i
+            continue
+        if chosen >= 0:
+            newest[chosen] = 1
+        chosen, end = i, records[i, END]
+    if chosen >= 0:
+        newest[chosen] = 1
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def fill_sessions(word_key: bool, state: State, batch: Batch, records: Int64s, by_start: Int64s, trace: Trace) -> None:
+    """Fills an empty state with sessions, in the order of their footprints; their keys are the batch's."""
+    for i in range(len(records)):
+        slot = filled_record(state, trace, batch, records, i)
+        state.records[slot, TIMER] = records[i, END]
+        push_timer(state, trace, records[i, END], slot)
+    for i in by_start:  # every one is the newest so far; records of an empty state have the numbers of the rows
+        put_session(state, trace, i, -1, newest_session(state, batch, word_key, key_of(batch, i)))
+    count_filled(state, len(records))

@@ -1,4 +1,4 @@
-"""The compiled loops over tuples of time windows. `plain.py` says in plain Python what they compute.
+"""The compiled loops over tuples of time windows. `plain_aggregate.py` says in plain Python what they compute.
 
 O(1) a tuple and window; nothing is allocated; what is changed is in the trace.
 """
@@ -11,12 +11,11 @@ from strandline.operators.aggregate.accumulation import Ops, accumulate, replay_
 from strandline.operators.aggregate.windows import WindowReach
 from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.kernels.kernel_cache import Kernel, njit
-from strandline.operators.open_windows.arrays import DONE, FULL, Batch, Key, Outcome, State
-from strandline.operators.open_windows.hash_table import bucket_of, key_of, link, look_ahead, same_key
-from strandline.operators.open_windows.record import END, FREE, LINK, OPENED, ROWS, SEED, START, N
+from strandline.operators.open_windows.arrays import DONE, FULL, Batch, Outcome, State, Trace, touch_record
+from strandline.operators.open_windows.hash_table import key_of, link, look_ahead, window_of
+from strandline.operators.open_windows.record import END, FREE, OPENED, ROWS, SEED, START, N
 from strandline.operators.open_windows.record import TIMERS as TIMER_COUNT
 from strandline.operators.open_windows.timers import pop_timer, push_timer
-from strandline.operators.open_windows.trace import Trace, touch_record
 from strandline.operators.open_windows.window_records import close_window, open_window
 
 
@@ -24,15 +23,6 @@ from strandline.operators.open_windows.window_records import close_window, open_
 def first_start(time: int, latest: int, size: int, advance: int, rest: int) -> int:
     """Returns where the first window with this time begins. The last begins at `latest`; `rest` is size % advance."""
     return latest - (size - rest) + (advance if time - latest >= rest else 0)
-
-
-@njit(inline="always", _nrt=False)
-def window_of(state: State, batch: Batch, word_key: bool, key: Key, start: int, seed: int, mask: int) -> int:
-    """Returns the record of the window of a key that begins at `start`; -1 if it is not open."""
-    slot = state.buckets[bucket_of(key.word, start, seed, mask)]
-    while slot >= 0 and not (state.records[slot, START] == start and same_key(state, batch, word_key, slot, key)):
-        slot = state.records[slot, LINK]
-    return slot
 
 
 def time_windows(ops: Ops, word_key: bool) -> Kernel:

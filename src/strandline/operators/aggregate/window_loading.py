@@ -9,8 +9,7 @@ import pyarrow.compute as pc
 
 from strandline.control_columns import OFFSET
 from strandline.operators.aggregate.definition import AggregateDefinition
-from strandline.operators.aggregate.footprint_soundness import require_sound_windows
-from strandline.operators.aggregate.session_loading import fill_sessions, load_sessions, newest_of_sessions
+from strandline.operators.aggregate.session_windows import fill_sessions, load_sessions, newest_of_sessions
 from strandline.operators.aggregate.tuples import closed_records, footprint_records
 from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.open_windows.arrays import NO_BATCH, Batch, sealed_batch
@@ -32,7 +31,6 @@ def loaded(definition: AggregateDefinition, newest_first: Iterable[Saved]) -> Wi
             order = pc.sort_indices(saved.footprints, [(OFFSET, "descending")])
             table = saved.footprints.take(order)
             records, batch = footprint_records(definition, table, held_bytes(met.arrays))
-            require_sound_windows(definition, table, records)
             _load(met, definition, records, batch, is_closed=False)
     return _ordered(met, definition)
 

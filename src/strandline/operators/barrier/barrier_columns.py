@@ -1,8 +1,13 @@
-"""The columns of a barrier's tuples, results and footprints; nothing here looks at rows one by one."""
+"""The columns of a barrier's tuples, results and footprints, and of what it sets aside.
+
+Nothing here looks at rows one by one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -11,19 +16,22 @@ import pyarrow.compute as pc
 from strandline import arrow_rows
 from strandline.arrow_rows import Rows, Sizes, in_order, portions, stacked
 from strandline.control_columns import OFFSET
+from strandline.operators.aside_tables import VALUE, AsideTables, long_keys
 from strandline.operators.barrier.consumed import Consumed
 from strandline.operators.barrier.definition import TIME, BarrierDefinition
-from strandline.operators.barrier.matching import BYTES_END, Incoming
+from strandline.operators.barrier.matching import Incoming
 from strandline.operators.barrier.waiting_state import WaitingState
 from strandline.operators.kernels.arrow_words import validity, whole
 from strandline.operators.kernels.kernel_arrays import Int64s, sealed
-from strandline.operators.operator import TAKEN_IN
+from strandline.operators.open_windows.arrays import NO_BATCH
+from strandline.operators.open_windows.byte_arena import held_bytes
+from strandline.operators.operator import TAKEN_IN, OnError
 from strandline.operators.unsound_footprint import require_sound, require_values
 
 
 def incoming_of(definition: BarrierDefinition, state: WaitingState, tuples: Sequence[pa.Table]) -> Incoming:
     """Returns the tuples of all inputs in the serialised order, as the kernels take them."""
-    held = int(state.arrays.header[BYTES_END])
+    held = held_bytes(state.keys.arrays)
     words, places_of_keys, data, inputs, places, rows = [], [], [], [], [], []
     for i, table in enumerate(tuples):
         word, key_at, more = definition.key_codec.encode([table.column(name) for name, _ in definition.key], held)
@@ -34,11 +42,11 @@ def incoming_of(definition: BarrierDefinition, state: WaitingState, tuples: Sequ
         inputs.append(np.full(len(table), i, np.int64))
         places.append(table.column(OFFSET).to_numpy())
         rows.append(state.payloads[i].end + np.arange(len(table)))
-    every = np.concatenate(places)
-    order = np.argsort(every, kind="stable")
+    order = np.argsort(np.concatenate(places), kind="stable")
     columns = (np.concatenate(c)[order] for c in (words, places_of_keys, inputs, places, rows))
     word, key_at, of_input, place, row = (sealed(c) for c in columns)
-    return Incoming(word, key_at, sealed(np.concatenate(data)), of_input, place, row)
+    batch = NO_BATCH._replace(keys=word, key_at=key_at, offsets=place, bytes=sealed(np.concatenate(data)))
+    return Incoming(batch, of_input, row)
 
 
 def results_of(
@@ -87,16 +95,23 @@ def footprints_of(
 def _footprints(
     definition: BarrierDefinition, state: WaitingState, lines: Int64s, taken_in: Int64s, new: Sequence[Sequence[Rows]]
 ) -> list[pa.Array]:
-    tables, ats = [], []
-    for i, payload in enumerate(state.payloads):
-        there = lines[:, 0] == i
-        tables.append(payload.taken(np.where(there, lines[:, 1], -1), new[i]))
-        ats.append(pa.array(lines[:, 2], mask=~there))
-    key = [pc.coalesce(*(t.column(name) for t in tables)) for name, _ in definition.key]
-    time = pc.coalesce(*(t.column(name) for t, name in zip(tables, definition.times, strict=True)))
+    tables = [
+        payload.taken(np.where(lines[:, 0] == i, lines[:, 1], -1), new[i]) for i, payload in enumerate(state.payloads)
+    ]
     own = [t.column(name) for t, one in zip(tables, definition.inputs, strict=True) for name, _ in one.columns]
-    control = [pa.array(taken_in), pa.array(np.full(len(lines), state.waiting)), *ats]
-    return [*map(whole, [*key, time, *own]), *control]
+    control = [pa.array(taken_in), pa.array(np.full(len(lines), state.open_windows)), *_places(definition, lines)]
+    return [*_key_and_time(definition, tables), *map(whole, own), *control]
+
+
+def _key_and_time(definition: BarrierDefinition, tables: Sequence[pa.Table]) -> list[pa.Array]:
+    """Returns the keys and times of single tuples; each is in one of the tables, and a row of nulls in the others."""
+    each = [[name] * len(tables) for name, _ in definition.key] + [definition.times]
+    return [whole(pc.coalesce(*(t.column(c) for t, c in zip(tables, names, strict=True)))) for names in each]
+
+
+def _places(definition: BarrierDefinition, lines: Int64s) -> list[pa.Array]:
+    """Returns the control columns with the places of single tuples, a column an input."""
+    return [pa.array(lines[:, 2], mask=lines[:, 0] != i) for i in range(len(definition.inputs))]
 
 
 def dropped_of(
@@ -122,14 +137,14 @@ def closed_of(
     definition: BarrierDefinition, state: WaitingState, dropped: Int64s, new: Sequence[Sequence[Rows]]
 ) -> list[pa.Array]:
     """Returns the columns that say of the same tuples that they do not wait: keys, times and places."""
-    tables, columns = [], {TAKEN_IN: pa.array(dropped[:, 3])}
-    names = [name for name, _ in definition.key]
-    for i, payload in enumerate(state.payloads):
-        there = dropped[:, 0] == i
-        tables.append(payload.taken(np.where(there, dropped[:, 1], -1), new[i], [*names, definition.times[i]]))
-        columns[definition.at_columns[i]] = pa.array(dropped[:, 2], mask=~there)
-    columns |= {name: whole(pc.coalesce(*(t.column(name) for t in tables))) for name in names}
-    columns[TIME] = whole(pc.coalesce(*(t.column(name) for t, name in zip(tables, definition.times, strict=True))))
+    keys = [name for name, _ in definition.key]
+    tables = [
+        payload.taken(np.where(dropped[:, 0] == i, dropped[:, 1], -1), new[i], [*keys, definition.times[i]])
+        for i, payload in enumerate(state.payloads)
+    ]
+    columns = dict(zip([*keys, TIME], _key_and_time(definition, tables), strict=True))
+    columns |= dict(zip(definition.at_columns, _places(definition, dropped), strict=True))
+    columns[TAKEN_IN] = pa.array(dropped[:, 3])
     nothing: dict[pa.DataType, pa.Array] = {}  # one for all columns of a type
     for f in definition.output_schema:
         if f.name not in columns and f.type not in nothing:
@@ -170,3 +185,56 @@ def loaded_tuples(
         offsets.append(written[newest[keep]])
     order = np.argsort(np.concatenate(places), kind="stable")
     return tables, np.concatenate(offsets)[order]
+
+
+REASON: Final = "barrier"
+"""The reason of tuples of whose key more waited than may."""
+
+
+class BarrierAside(AsideTables):
+    """The tuples that one step has set aside, in the columns of footprints.
+
+    More of their key waited than may, or they cannot be computed before the barrier.
+    """
+
+    def __init__(self, definition: BarrierDefinition) -> None:
+        self._definition = definition
+        super().__init__("barrier")
+
+    advice = (
+        "all of one time is taken in by one step: let fewer tuples of a key have the same time, give the barrier a "
+        "larger at_most, or drop columns with select() before it"
+    )
+
+    def add(self, number: int, tuples: pa.Table) -> None:
+        """Adds tuples of an input, of whose key more waited than may; they come in columns of footprints."""
+        name = self._definition.inputs[number].name
+        first = tuples.column(self._definition.at_columns[number])[0].as_py()
+        self._keep(REASON, tuples, f"input {name}, place {first}")
+
+    def healthy(self, tuples: Sequence[pa.Table], on_error: OnError) -> list[pa.Table]:
+        """Returns the tuples, a table an input, that a barrier can take; keeps the others, or raises InputError."""
+        found = []
+        for number, (table, one) in enumerate(zip(tuples, self._definition.inputs, strict=True)):
+            unfit, place = long_keys(table, self._definition), f"input {one.name}, place"
+            found.append(self._fit(table, unfit, on_error, partial(self._add_whole, number), place))
+        return found
+
+    def _add_whole(self, number: int, reason: str, tuples: pa.Table) -> None:
+        one = self._definition.inputs[number]
+        self._add(reason, number, tuples, {f"{one.name}_{name}": tuples.column(name) for name, _ in one.columns})
+
+    def add_unmade(self, number: int, tuples: pa.Table) -> None:
+        """Adds tuples of an input that cannot be computed before the barrier: their keys, times and places."""
+        one = self._definition.inputs[number]
+        self._add(VALUE, number, tuples, {f"{one.name}_{one.time}": tuples.column(one.time)})
+
+    def _add(self, reason: str, number: int, tuples: pa.Table, own: Mapping[str, pa.ChunkedArray]) -> None:
+        if self.is_ignoring:
+            return
+        d, one = self._definition, self._definition.inputs[number]
+        known = {name: tuples.column(name) for name, _ in d.key} | {TIME: tuples.column(one.time), **own}
+        known |= {d.at_columns[number]: tuples.column(OFFSET)}
+        schema = pa.schema([f for f in d.output_schema if f.name in known])
+        table = pa.table([known[f.name].cast(f.type) for f in schema], schema=schema)
+        self._keep(reason, table, f"input {one.name}, place {tuples.column(OFFSET)[0].as_py()}")

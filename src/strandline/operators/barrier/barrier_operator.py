@@ -8,7 +8,6 @@ footprint, the footprints of the others, and the input since.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +15,8 @@ import pyarrow.compute as pc
 
 from strandline.arrow_rows import in_order, rows_of
 from strandline.control_columns import OFFSET
-from strandline.operators.barrier import footprint_queue, matching
-from strandline.operators.barrier.barrier_aside import BarrierAside
 from strandline.operators.barrier.barrier_columns import (
+    BarrierAside,
     closed_of,
     dropped_of,
     footprints_of,
@@ -28,74 +26,64 @@ from strandline.operators.barrier.barrier_columns import (
 )
 from strandline.operators.barrier.consumed import Consumed
 from strandline.operators.barrier.definition import BarrierDefinition
-from strandline.operators.barrier.matching import AT, NONE, POS, SINCE, Incoming, Outgoing
+from strandline.operators.barrier.matching import (
+    INPUT,
+    ROW,
+    SINCE,
+    Incoming,
+    Outgoing,
+    oldest_unsaved,
+    save_oldest_tuples,
+    save_slow_tuples,
+    take_in,
+)
 from strandline.operators.barrier.waiting_state import WaitingState
-from strandline.operators.kernels.kernel_arrays import Int64s, sealed
-from strandline.operators.operator import Extent, Footprints, Limits, OnError, Operator, Saved, StateImage
+from strandline.operators.kernels.kernel_arrays import Int32s, Int64s
+from strandline.operators.open_windows.arrays import FULL
+from strandline.operators.open_windows.record import NONE, OPENED, POS, QUEUE_TAIL, TICKET
+from strandline.operators.open_windows.window_footprints import LimitBounds, Page, SlowBounds, oldest
+from strandline.operators.open_windows.windows_at_work import OpenWindows
+from strandline.operators.operator import Extent, Footprints, Limits, OnError, Saved
 from strandline.units import END_OF_TIME
 
-_ROWS_MAX = 1 << 18
 
+class BarrierOperator(OpenWindows):
+    """A definition with the tuples that wait: N is how many."""
 
-class BarrierOperator(Operator):
-    """A definition with the tuples that wait."""
+    state: WaitingState
+    aside: BarrierAside
+
+    rows_at_once = 1 << 18
+    due = END_OF_TIME
 
     def __init__(self, definition: BarrierDefinition, state: WaitingState, on_error: OnError = "stop") -> None:
+        super().__init__(state)
         self.definition = definition
-        self.state = state
         self.on_error = on_error
-        self.aside = BarrierAside(definition)
-        """The tuples and windows that this step has set aside."""
-        self.opened = 0
-        """How many tuples began to wait in this step."""
+        self.aside = self._nothing_aside()
         self._written = 0
-        self._fresh: list[Int64s] = []
+        self._entered: list[Int64s] = []
         """Records and places of tuples that began to wait since the last `save`."""
-        self._unsaved: Int64s = np.empty(0, np.int64)
+        self._unsaved: Int32s = np.empty(0, np.int32)
         self._consumed = Consumed.nothing(len(definition.inputs))
 
-    @property
-    def input_end(self) -> int:
-        """The state holds the input tuples before this place."""
-        return self.state.input_end
-
-    @input_end.setter
-    def input_end(self, place: int) -> None:
-        self.state.input_end = place
-
-    @property
-    def open_windows(self) -> int:
-        """N: tuples that wait."""
-        return self.state.waiting
-
-    @property
-    def rows_at_once(self) -> int:
-        """How many tuples to feed at a time."""
-        return _ROWS_MAX
-
-    @property
-    def due(self) -> int | None:
-        """Nothing happens to a barrier because time passes."""
-        return END_OF_TIME
+    def _nothing_aside(self) -> BarrierAside:
+        return BarrierAside(self.definition)
 
     def begin(self) -> None:
-        """Begins a step."""
-        self.state.begin()
-        self.aside = BarrierAside(self.definition)
-        self.opened = self._written = 0
+        super().begin()
+        self._written = 0
         self._consumed = Consumed.nothing(len(self.definition.inputs))
 
     # ------------------------------------------------------------------ tuples
 
     def feed(self, tuples: Sequence[pa.Table]) -> Iterator[list[pa.Array]]:
-        """Takes in tuples, a table an input; yields the sets that they complete, with the places of their tuples."""
         made = self.definition.shaping.over(tuples, self.on_error, self.aside.add_unmade)
         tuples = self.aside.healthy(made, self.on_error)
         incoming = incoming_of(self.definition, self.state, tuples)
-        many = len(incoming.keys)
-        if not many:
+        if not len(incoming.rows):
             return
-        out = self._run(incoming, matching.take_in, self.definition.at_most or NONE)
+        out = self._run(incoming, completes_sets=True)
         sets, dropped = int(out.counts[0]), out.dropped[: out.counts[1]]
         shaped = self._shaped(tuples)
         new = [rows_of(table) for table in shaped]
@@ -107,25 +95,25 @@ class BarrierOperator(Operator):
         self._written += sets + len(dropped)
         self.opened += int(out.counts[2])
         self._keep(shaped, incoming, out)
-        self.input_end = int(incoming.places[-1]) + 1
+        self.input_end = int(incoming.batch.offsets[-1]) + 1
 
-    def _run(self, incoming: Incoming, kernel: Any, *options: int) -> Outgoing:
-        """Returns what the kernel makes of the tuples, the state as large as it has to be for that."""
-        many, inputs, state = len(incoming.keys), len(self.definition.inputs), self.state
+    def _run(self, incoming: Incoming, *, completes_sets: bool) -> Outgoing:
+        """Returns what becomes of the tuples, see `take_in`; makes the state as large as it has to be for that."""
+        many, inputs, state = len(incoming.rows), len(self.definition.inputs), self.state
         out = Outgoing(
             np.empty((many, inputs), np.int64),
             np.empty((many, inputs), np.int64),
             np.empty((many, 4), np.int64),
             np.empty((many, 2), np.int64),
-            np.empty(many, np.int64),
-            np.zeros(4, np.int64),
+            np.zeros(3, np.int64),
         )
-        at, code = 0, matching.FULL
-        is_word = self.definition.key_codec.fits_word
-        while code == matching.FULL:
-            at, code = kernel(state.arrays, incoming, at, is_word, *options, state.touched, out)
-            if code == matching.FULL:
-                state.grow()
+        at_most = self.definition.at_most if completes_sets else None
+        options = self.definition.key_codec.fits_word, completes_sets, at_most or NONE
+        state.reserve_openings(many)
+        at, code = 0, FULL
+        while code == FULL:
+            state.make_room()
+            at, code = take_in(state.for_kernels, incoming, at, *options, out)
         return out
 
     def _shaped(self, tuples: Sequence[pa.Table]) -> list[pa.Table]:
@@ -133,16 +121,20 @@ class BarrierOperator(Operator):
 
     def _keep(self, payloads: Sequence[pa.Table], incoming: Incoming, out: Outgoing) -> None:
         """Takes over what the tuples that began to wait refer to."""
-        state = self.state
-        state.keep_bytes(out.fresh_keys[: out.counts[3]], incoming.bytes)
-        fresh = out.fresh[: out.counts[2]]
-        self._fresh.append(fresh)
-        fresh = fresh[state.arrays.tuples[fresh[:, 0], AT] == fresh[:, 1]][:, 0]
-        for i, payload in enumerate(state.payloads):
-            own = fresh[state.arrays.tuples[fresh, matching.INPUT] == i]
-            rows = state.arrays.tuples[own, matching.ROW] - payload.end
-            state.arrays.tuples[own, matching.ROW] = payload.end + np.arange(len(own))
-            payload.add(payload.end, in_order(payloads[i], rows), state.waiting)
+        records = self.state.arrays.records
+        self.state.keep_key_bytes(incoming.batch)
+        self._entered.append(out.fresh[: out.counts[2]])
+        fresh = self._still_waiting(self._entered[-1])
+        for i, payload in enumerate(self.state.payloads):
+            own = fresh[records[fresh, INPUT] == i]
+            rows = records[own, ROW] - payload.end
+            records[own, ROW] = payload.end + np.arange(len(own))
+            payload.add(payload.end, in_order(payloads[i], rows), self.open_windows)
+
+    def _still_waiting(self, entered: Int64s) -> Int64s:
+        """Returns the records of those of these tuples that wait; each comes with its place."""
+        found: Int64s = entered[self.state.arrays.records[entered[:, 0], OPENED] == entered[:, 1], 0]
+        return found
 
     def replay(self, tuples: Sequence[pa.Table]) -> None:
         """Lets those of the tuples wait that did so before: all that no result was made of."""
@@ -150,85 +142,63 @@ class BarrierOperator(Operator):
         made = self.aside.healthy(made, "set_aside")
         waiting = [self._consumed.others(i, table) for i, table in enumerate(made)]
         incoming = incoming_of(self.definition, self.state, waiting)
-        if not len(incoming.keys):
+        if not len(incoming.rows):
             return
-        out = self._run(incoming, matching.enter)
+        out = self._run(incoming, completes_sets=False)
         slots = out.fresh[: out.counts[2], 0]
-        self.state.arrays.tuples[slots, SINCE] = self._consumed.since(incoming.places)
+        self.state.arrays.records[slots, SINCE] = self._consumed.since(incoming.batch.offsets)
         self._keep(self._shaped(waiting), incoming, out)
 
     # ------------------------------------------------------------------ footprints
 
     def save(self, position: int, limits: Limits) -> Footprints:
         """Returns footprints of the tuples that must have one now, then of the oldest ones as the limits ask."""
-        state, tuples = self.state, self.state.arrays.tuples
-        for fresh in self._fresh:
-            new = fresh[tuples[fresh[:, 0], AT] == fresh[:, 1], 0]
-            tuples[new, SINCE] = np.where(tuples[new, SINCE] < 0, position - self._written, tuples[new, SINCE])
-            state.touched.tuples[new] = 1
-        begin, opened = position, self._save_these(self._unsaved, position)
-        position += len(self._unsaved)
-        state.reserve_prints(state.waiting)
-        chosen = np.empty(state.waiting, np.int64)
-        words = [limits.extent, limits.replay, limits.cost, limits.extent_cost, limits.replay_cost, limits.budget]
-        asked = sealed(np.array(words, np.float64))
-        many = int(footprint_queue.save_oldest(state.arrays, position, 0, asked, state.touched, chosen))
+        state, begin = self.state, position
+        for entered in self._entered:
+            new = self._still_waiting(entered)
+            since = state.arrays.records[new, SINCE]
+            state.arrays.records[new, SINCE] = np.where(since < 0, position - self._written, since)
+        opened = self._save_these(self._unsaved, position)
+        state.reserve_queue(state.open_windows)
+        records = np.empty((state.open_windows, state.width), np.int64)
+        page, bounds = Page(records, position + len(self._unsaved), self.input_end), LimitBounds.of(limits)
+        written = int(save_oldest_tuples(state.arrays, state.trace, page, 0, bounds))
         if limits.slow is not None:
-            before = min(limits.slow.written_before, begin)
-            told = sealed(np.array([limits.slow.opened_before, before, limits.slow_budget(many)], np.int64))
-            rest = chosen[many:]
-            many += int(footprint_queue.save_slow(state.arrays, position + many, told, state.touched, rest))
-            many = int(footprint_queue.save_oldest(state.arrays, position, many, asked, state.touched, chosen))
-        self._forget()
-        return Footprints(opened, self._footprints(chosen[:many]))
-
-    def save_all(self, position: int) -> Footprints:
-        """Returns a footprint of every tuple that waits: an instant checkpoint."""
-        return Footprints(self.save_nothing().opened, self._save_these(self.state.live(), position))
+            slow = SlowBounds.of(limits, begin, written)
+            written += int(save_slow_tuples(state.arrays, state.trace, page, written, slow))
+            written = int(save_oldest_tuples(state.arrays, state.trace, page, written, bounds))
+        self._entered, self._unsaved = [], np.empty(0, np.int32)
+        return Footprints(opened, self._footprints(records[:written]))
 
     def save_nothing(self) -> Footprints:
-        nothing = self._footprints(np.empty(0, np.int64))
-        self._forget()
-        return Footprints(nothing, nothing)
+        self._entered, self._unsaved = [], np.empty(0, np.int32)
+        return super().save_nothing()
 
-    def _forget(self) -> None:
-        self._fresh, self._unsaved = [], np.empty(0, np.int64)
-
-    def _save_these(self, slots: Int64s, position: int) -> list[pa.Array]:
-        self.state.reserve_prints(len(slots))
-        footprint_queue.note_prints(
-            self.state.arrays, sealed(slots), sealed(position + np.arange(len(slots))), self.state.touched
-        )
-        return self._footprints(slots)
-
-    def _footprints(self, slots: Int64s) -> list[pa.Array]:
-        tuples = self.state.arrays.tuples[slots]
-        lines = tuples[:, [matching.INPUT, matching.ROW, AT]]
-        return footprints_of(self.definition, self.state, lines, np.full(len(slots), self.input_end))
+    def _footprints(self, records: Int64s) -> list[pa.Array]:
+        lines = records[:, [INPUT, ROW, OPENED]]
+        return footprints_of(self.definition, self.state, lines, np.full(len(records), self.input_end))
 
     def mark_unsaved(self, *, every: bool = False) -> None:
-        """Lets the next `save` write tuples without a footprint; with `every` all, for none that there is counts."""
-        live, tuples = self.state.live(), self.state.arrays.tuples
+        records, slots = self.state.arrays.records, self.state.open_slots()
         if every:
-            tuples[live, POS] = NONE
-            self.state.touched.tuples[live] = 1
-        self._unsaved = live[tuples[live, POS] < 0]
+            records[slots, POS] = records[slots, TICKET] = NONE
+            self.state.grown = True  # nothing less than the whole state tells it
+        self._unsaved = slots[records[slots, POS] < 0]
 
     def end(self) -> None:
         self.state.drop_garbage()
 
     @property
     def in_footprints(self) -> int:
-        """The number of tuples that wait and have a footprint; all others come back with the replay."""
-        return int(np.count_nonzero(self.state.arrays.tuples[self.state.live(), POS] >= 0))
+        return int(np.count_nonzero(self.state.arrays.records[self.state.open_slots(), POS] >= 0))
 
     def extent(self, position: int) -> Extent:
-        w = self.state.arrays
-        unsaved, saved = int(footprint_queue.oldest_unsaved(w)), int(footprint_queue.oldest_print(w))
-        since = int(w.tuples[unsaved, SINCE]) if unsaved >= 0 else NONE
-        first = int(w.tuples[saved, POS]) if saved >= 0 else position
-        oldest = int(w.tuples[unsaved, AT]) if unsaved >= 0 else self.input_end
-        return Extent(self.state.waiting, oldest, min(position, first, since if since >= 0 else position))
+        records, saved = self.state.arrays.records, self.oldest_footprint()
+        unsaved = int(oldest_unsaved(self.state.arrays))
+        since = int(records[unsaved, SINCE]) if unsaved >= 0 else NONE
+        first = saved[1] if saved is not None else position
+        oldest = int(records[unsaved, OPENED]) if unsaved >= 0 else self.input_end
+        return Extent(self.open_windows, oldest, min(position, first, since if since >= 0 else position))
 
     def load(self, newest_first: Iterable[Saved]) -> None:
         """Takes the newest footprint of every tuple into a fresh state, but of those that results were made of."""
@@ -242,24 +212,23 @@ class BarrierOperator(Operator):
             return
         tables, offsets = loaded_tuples(self.definition, pa.concat_tables(footprints), self._consumed)
         incoming = incoming_of(self.definition, self.state, tables)
-        if not len(incoming.keys):
+        if not len(incoming.rows):
             return
-        out = self._run(incoming, matching.enter)
+        out = self._run(incoming, completes_sets=False)
         slots = out.fresh[: out.counts[2], 0]
         self._keep(self._shaped(tables), incoming, out)
-        self.state.reserve_prints(len(slots))
+        self.state.reserve_queue(len(slots))
         order = np.argsort(offsets)
-        footprint_queue.note_prints(self.state.arrays, sealed(slots[order]), sealed(offsets[order]), self.state.touched)
+        arrays = self.state.arrays
+        arrays.records[slots[order], POS] = offsets[order]
+        arrays.records[slots[order], TICKET] = np.arange(len(slots))
+        arrays.queue[: len(slots)] = slots[order]
+        arrays.header[QUEUE_TAIL] = len(slots)
 
     def oldest_footprint(self) -> tuple[int, int] | None:
-        slot = int(footprint_queue.oldest_print(self.state.arrays))
-        if slot < 0:
-            return None
-        return int(self.state.arrays.tuples[slot, AT]), int(self.state.arrays.tuples[slot, POS])
+        slot = int(oldest(self.state.arrays))
+        record = self.state.arrays.records[slot]
+        return (int(record[OPENED]), int(record[POS])) if slot >= 0 else None
 
     def windows(self, *, now: bool = False) -> list[pa.Array]:
-        """Returns every tuple that waits in the columns of a footprint."""
-        return self._footprints(self.state.live())
-
-    def image(self) -> StateImage:
-        return self.state.image()
+        return self._footprints(self.state.arrays.records[self.state.open_slots()])

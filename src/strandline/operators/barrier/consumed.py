@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from strandline.control_columns import OFFSET
 from strandline.operators.barrier.definition import BarrierDefinition
-from strandline.operators.barrier.matching import NONE
 from strandline.operators.kernels.kernel_arrays import Int64s
+from strandline.operators.open_windows.record import NONE
 from strandline.operators.operator import TAKEN_IN
 
 _NONE: Int64s = np.empty(0, np.int64)

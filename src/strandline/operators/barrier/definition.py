@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from strandline.arrow_types import nested_type
 from strandline.errors import OptionError, SchemaError
-from strandline.operators.expressions.input_shapes import UNSHAPED, InputShapes
+from strandline.operators.expressions.shape import UNSHAPED, InputShapes
 from strandline.operators.operator import TAKEN_IN, Definition, OnError
 
 if TYPE_CHECKING:
@@ -54,12 +54,10 @@ class BarrierDefinition(Definition):
     result_time = TIME
 
     key: tuple[tuple[str, str], ...]
-    """Names and types of the key columns."""
     inputs: tuple[BarrierInput, ...]
     at_most: int | None = None
     """Of a key no more tuples wait: over that the oldest is set aside, and the next one takes its place."""
     shapes: InputShapes = UNSHAPED
-    """The work on the tuples of each input before the operator takes them in."""
 
     def __post_init__(self) -> None:
         many = len(self.inputs)
@@ -87,7 +85,6 @@ class BarrierDefinition(Definition):
 
     @property
     def times(self) -> tuple[str, ...]:
-        """The time column of each input."""
         return tuple(one.time for one in self.inputs)
 
     @property
@@ -137,7 +134,6 @@ class BarrierDefinition(Definition):
         return f"barrier of {' and '.join(one.name for one in self.inputs)}{bound}"
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the JSON for stream.json: all that must stay the same."""
         inputs = [{"name": i.name, "time": i.time, "columns": [list(c) for c in i.columns]} for i in self.inputs]
         return {"kind": self.kind, "inputs": inputs, "at_most": self.at_most, **self.shapes.to_json()}
 
@@ -153,7 +149,6 @@ class BarrierDefinition(Definition):
     def in_small(
         self, columns: Sequence[Mapping[str, Any]], schemas: Sequence[pa.Schema]
     ) -> tuple[BarrierDefinition, Sequence[Mapping[str, Any]]]:
-        """Returns the barrier over tuples that have their shapes; two tuples fill it."""
         return replace(self, shapes=UNSHAPED), [dict([*self.key, *one.columns]) for one in self.inputs]
 
     def continuing(self, stored: Mapping[str, Any] | None) -> BarrierDefinition:
@@ -167,15 +162,13 @@ class BarrierDefinition(Definition):
         return replace(self, shapes=self.shapes.known_as(stored))
 
     def fresh(self, on_error: OnError = "stop") -> BarrierOperator:
-        """Returns an operator in which nothing waits."""
         from strandline.operators.barrier.barrier_operator import BarrierOperator
         from strandline.operators.barrier.waiting_state import WaitingState
 
-        return BarrierOperator(self, WaitingState.empty(self.payload_schemas), on_error)
+        return BarrierOperator(self, WaitingState.without_tuples(self.payload_schemas), on_error)
 
     def revived(self, arrays: Mapping[str, npt.NDArray[Any]], on_error: OnError = "stop") -> BarrierOperator:
-        """Returns the operator that these arrays are the state of; ValueError if they cannot be."""
         from strandline.operators.barrier.barrier_operator import BarrierOperator
         from strandline.operators.barrier.waiting_state import WaitingState
 
-        return BarrierOperator(self, WaitingState.revived(arrays, self.payload_schemas), on_error)
+        return BarrierOperator(self, WaitingState.held_by(arrays, self.payload_schemas), on_error)

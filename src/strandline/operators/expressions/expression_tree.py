@@ -52,10 +52,6 @@ class Column:
         found = table.column(self.path[0])
         return pc.struct_field(found, list(self.path[1:])) if len(self.path) > 1 else found
 
-    def nodes(self) -> Iterator[Column | Literal | Call]:
-        """Yields this node."""
-        yield self
-
 
 @dataclass(frozen=True, slots=True)
 class Literal:
@@ -69,10 +65,6 @@ class Literal:
     def value(self, _: pa.Table) -> Any:
         """Returns the value, which all rows have."""
         return self.scalar
-
-    def nodes(self) -> Iterator[Column | Literal | Call]:
-        """Yields this node."""
-        yield self
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +94,15 @@ class Call:
             given = [value.cast(pa.float64()) if value.type == pa.float32() else value for value in given]
         return pc.call_function(self.function, given, self.arrow_options)
 
-    def nodes(self) -> Iterator[Column | Literal | Call]:
-        """Yields this node and all that are in it, from left to right."""
-        yield self
-        for argument in self.arguments:
-            yield from argument.nodes()
-
 
 Tree = Column | Literal | Call
+
+
+def nodes(tree: Tree) -> Iterator[Tree]:
+    """Yields the tree and all that are in it, from left to right."""
+    yield tree
+    for argument in tree.arguments if isinstance(tree, Call) else ():
+        yield from nodes(argument)
 
 
 def _exact(scalar: Any) -> Any:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from strandline.arrow_types import simple_type
 from strandline.errors import CorruptManifestError, OptionError, SchemaError
-from strandline.operators.expressions.expression_tree import Call, Column, Tree, tree_of
+from strandline.operators.expressions.expression_tree import Call, Column, Tree, nodes, tree_of
 
 VALUE_ERRORS = (pa.ArrowInvalid, pa.ArrowIndexError)
 """The errors of Arrow about values: division by zero, a text that is no number, a product that does not fit."""
@@ -51,7 +51,7 @@ class Formula:
                 f"{what}: {expression} refers to a column by its place", todo='name the columns: pc.field("price")'
             ) from None
         tree = tree_of(data)
-        for function in (node.function for node in tree.nodes() if isinstance(node, Call)):
+        for function in (node.function for node in nodes(tree) if isinstance(node, Call)):
             if not _is_of_arrow(function):
                 raise OptionError(
                     f"{what}: {function} is not one of Arrow's own functions: Spark's workers do not have it",
@@ -74,7 +74,7 @@ class Formula:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that it reads, each once."""
-        return tuple(dict.fromkeys(node.path[0] for node in self.tree.nodes() if isinstance(node, Column)))
+        return tuple(dict.fromkeys(node.path[0] for node in nodes(self.tree) if isinstance(node, Column)))
 
     def known_as(self, stored: Mapping[str, str]) -> Formula:
         """Returns the formula with the stream's text (`stored`: texts and Arrow's form of each).
@@ -109,6 +109,12 @@ class Formula:
             where=", ".join(f"{column} {kind}" for column, kind in zip(self.columns, kinds, strict=True)),
             todo=_way_out(kinds),
         ) from None
+
+    def require_truth(self, schema: pa.Schema, what: str, shown: str) -> None:
+        """Raises SchemaError if its values over this schema are not true or false; see `type_over` for `what`."""
+        kind = self.type_over(schema, what)
+        if not pa.types.is_boolean(kind):
+            raise SchemaError(f"{shown} is a {kind}, not true or false", todo='compare it: pc.field("price") > 0')
 
     def over(self, table: pa.Table) -> pa.ChunkedArray:
         """Returns its value for each row of the table, in their order."""

@@ -1,7 +1,8 @@
 """Stateless work before an operator: tuples are left out (`where`) and columns computed (`select`), in any order.
 
 What remains of a tuple keeps its offset, so nothing that counts or replays offsets knows of it. It follows from the
-tuple alone, so it is the same however the input is cut, and the same again in a replay.
+tuple alone, so it is the same however the input is cut, and the same again in a replay. Of several inputs, each has a
+shape of its own: `a.where(…).select(…).join(b.select(…), …)`.
 """
 
 from __future__ import annotations
@@ -79,11 +80,7 @@ class Shape:
     def where(self, condition: Any, schema: pa.Schema) -> Shape:
         """Adds a step, checked over tuples of this schema (those that the shape gives); returns the longer shape."""
         formula = Formula.of(condition, "where(…)")
-        kind = formula.type_over(schema, "where(…)")
-        if not pa.types.is_boolean(kind):
-            raise SchemaError(
-                f"where({formula.text}) is a {kind}, not true or false", todo='compare it: pc.field("price") > 0'
-            )
+        formula.require_truth(schema, "where(…)", f"where({formula.text})")
         return Shape((*self.steps, Where(formula)))
 
     def select(self, names: Sequence[str], named: Mapping[str, Any], schema: pa.Schema, keep: Sequence[str]) -> Shape:
@@ -172,28 +169,19 @@ class Shape:
 
     def read(self, table: pa.Table) -> pa.Table:
         """Returns what it makes of these tuples; raises `InputError` about the first that cannot be computed."""
-        try:
-            return self.over(table)
-        except VALUE_ERRORS:
-            self.require_computable(table.schema)  # as when it was defined: but this may be another machine
-            rows = self.failing(table, only_first=True)
-            if not len(rows):
-                raise  # it is not the tuples
-        raise self.error(table, int(rows[0]))
+        return self.computed(table, "stop", lambda _: None)
 
     def computed(self, table: pa.Table, on_error: OnError, set_aside: Callable[[pa.Table], None]) -> pa.Table:
         """Returns the shaped tuples; those that cannot be computed go to `set_aside`, or InputError is raised."""
-        if not self or not table.num_rows:
-            return self.over(table)
-        if on_error == "stop":
-            return self.read(table)
         try:
             return self.over(table)
         except VALUE_ERRORS:
             self.require_computable(table.schema)  # as when it was defined: but this may be another machine
-            rows = self.failing(table)
+            rows = self.failing(table, only_first=on_error == "stop")
             if not len(rows):
                 raise  # it is not the tuples
+        if on_error == "stop":
+            raise self.error(table, int(rows[0]))
         set_aside(table.take(pa.array(rows)))
         keep = np.ones(table.num_rows, bool)
         keep[rows] = False
@@ -285,3 +273,76 @@ def _require_type(name: str, formula: Formula, schema: pa.Schema) -> None:
             f"select({name}={formula.text}) is a {kind}, which a stream cannot hold",
             todo='cast it, for example .cast("long") … .cast(pa.timestamp("us", "UTC"))',
         )
+
+
+SetAside = Callable[[int, pa.Table], None]
+"""Receives the tuples of an input that cannot be computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputShapes:
+    """The shape of each input; none at all if tuples stay as they are."""
+
+    shapes: tuple[Shape, ...] = ()
+
+    @classmethod
+    def of(cls, shapes: Sequence[Shape]) -> InputShapes:
+        """Returns these shapes, one for each input."""
+        return cls(tuple(shapes)) if any(shapes) else cls()
+
+    def __bool__(self) -> bool:
+        return bool(self.shapes)
+
+    def reads(self, takes: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
+        """Returns the columns of each input that it takes to give these."""
+        if not self.shapes:
+            return tuple(map(tuple, takes))
+        return tuple(tuple(s.reads(columns)) for s, columns in zip(self.shapes, takes, strict=True))
+
+    def pruned(self, takes: Sequence[Sequence[str]]) -> InputShapes:
+        """Returns them without what is not needed to give these columns of each input, see `reads`."""
+        if not self.shapes:
+            return self
+        return InputShapes(tuple(s.pruned(columns) for s, columns in zip(self.shapes, takes, strict=True)))
+
+    def schema_over(self, schemas: Sequence[pa.Schema]) -> Sequence[pa.Schema]:
+        """Returns what they make of tuples of these schemas, an input each."""
+        pairs = zip(self.shapes or [AS_IS] * len(schemas), schemas, strict=True)
+        return [shape.schema_over(schema) for shape, schema in pairs]
+
+    def over(self, tuples: Sequence[pa.Table], on_error: OnError, set_aside: SetAside) -> Sequence[pa.Table]:
+        """Returns what they make of the tuples, a table an input.
+
+        Those that cannot be computed are handed to `set_aside`, unmade; with "stop", InputError is raised about them.
+        """
+        if not self.shapes:
+            return tuples
+        return [
+            shape.computed(table, on_error, lambda rows, i=i: set_aside(i, rows))  # type: ignore[misc]
+            for i, (shape, table) in enumerate(zip(self.shapes, tuples, strict=True))
+        ]
+
+    # ------------------------------------------------------------------ stream.json
+
+    def to_json(self, others: Sequence[Formula] = ()) -> dict[str, Any]:
+        """Returns fields of an operator's JSON: the shapes, and Arrow's form of these and other formulas; or none."""
+        body: dict[str, Any] = {"shapes": [shape.to_json() for shape in self.shapes]} if self.shapes else {}
+        formulas = [*(formula for shape in self.shapes for formula in shape.formulas), *others]
+        if self.shapes or formulas:
+            body["expressions"] = {formula.text: formula.arrow for formula in formulas}
+        return body
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> InputShapes:
+        """Returns what `to_json` wrote into the JSON of an operator."""
+        expressions = body.get("expressions", {})
+        return cls(tuple(Shape.from_json(steps, expressions) for steps in body.get("shapes", ())))
+
+    def known_as(self, stored: Mapping[str, Any] | None) -> InputShapes:
+        """Returns the shapes with the texts that the JSON of a stream's operator has for their formulas."""
+        expressions = (stored or {}).get("expressions", {})
+        return InputShapes(tuple(shape.known_as(expressions) for shape in self.shapes))
+
+
+UNSHAPED = InputShapes()
+"""Tuples as they are."""

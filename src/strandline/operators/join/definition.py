@@ -15,8 +15,7 @@ import pyarrow as pa
 from strandline.arrow_types import nested_type
 from strandline.errors import OptionError, SchemaError
 from strandline.operator_texts import join_text, version_text
-from strandline.operators.expressions.input_shapes import UNSHAPED, InputShapes
-from strandline.operators.expressions.shape import AS_IS, Shape
+from strandline.operators.expressions.shape import AS_IS, UNSHAPED, InputShapes, Shape
 from strandline.operators.join.join_windows import LEFT, NAMES, RIGHT, SIDES, JoinWindows
 from strandline.operators.join.predicate import Predicate
 from strandline.operators.operator import TAKEN_IN, Definition, OnError

@@ -27,8 +27,8 @@ from strandline.operators.join.tuple_record import (
     TIME,
 )
 from strandline.operators.kernels.kernel_cache import njit
-from strandline.operators.kernels.key_mixing import mixed
 from strandline.operators.open_windows.byte_arena import same_bytes
+from strandline.operators.open_windows.hash_table import mixed
 from strandline.operators.open_windows.record import LENGTH_BITS, LENGTH_MAX
 
 _HALF = np.uint64(32)

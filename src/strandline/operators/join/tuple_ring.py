@@ -26,7 +26,7 @@ from strandline.operators.join.tuple_record import (
     Side,
 )
 from strandline.operators.kernels.kernel_arrays import Bytes, Int64s
-from strandline.operators.kernels.key_mixing import new_seed
+from strandline.operators.open_windows.hash_table import new_seed
 
 if TYPE_CHECKING:
     from strandline.operators.join.definition import JoinDefinition

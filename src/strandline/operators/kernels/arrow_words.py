@@ -118,18 +118,11 @@ def from_words(words: Int64s, valid: npt.NDArray[np.uint8], kind: str) -> pa.Arr
     """Returns the column that `words_of` took apart."""
     mask = None if valid.all() else valid == 0
     if decimal_of(kind):
-        return _decimals(words, mask, kind)
+        return from_pairs(np.stack([words, words >> 63], axis=1), valid, arrow_type(kind))
     target = arrow_type(kind)
     if kind == "boolean":
         return pa.array(words != 0, mask=mask)
     return pa.array(words, pa.int64(), mask=mask).cast(_plain(target)).view(target)
-
-
-def _decimals(words: Int64s, mask: npt.NDArray[np.bool_] | None, kind: str) -> pa.Array:
-    pairs = np.empty((len(words), 2), np.int64)
-    pairs[:, 0], pairs[:, 1] = words, words >> 63
-    bits = None if mask is None else pa.array(~mask).buffers()[1]
-    return pa.Array.from_buffers(arrow_type(kind), len(words), [bits, pa.py_buffer(pairs)])
 
 
 def from_doubles(words: Int64s, valid: npt.NDArray[np.uint8], kind: str) -> pa.Array:

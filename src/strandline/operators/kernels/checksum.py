@@ -25,13 +25,7 @@ MODULUS = 1 << 64
 def checksum(array: Int64s | Int32s | Bytes) -> int:
     """Returns the checksum of an array, row by row; bytes are taken eight at a time, with zeros after the last."""
     flat = array.reshape(-1)
-    if flat.dtype != np.uint8:
-        return int(_sum_of(flat, 0)) % MODULUS
-    whole = len(flat) // 8
-    rest = np.zeros(8, np.uint8)
-    rest[: len(flat) - 8 * whole] = flat[8 * whole :]
-    words = flat[: 8 * whole].view(np.int64)
-    return int(_sum_of(words, 0) + _sum_of(rest.view(np.int64), whole)) % MODULUS
+    return checksum_of_run(flat, 0, len(flat))
 
 
 def checksum_of_rows(array: Int64s | Int32s | Bytes, rows: npt.NDArray[np.integer[Any]]) -> int:

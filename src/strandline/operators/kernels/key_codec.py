@@ -102,17 +102,15 @@ class _KeyPart:
 
 
 def _decode_part(data: Bytes, cursor: Int64s, kind: str) -> pa.Array:
-    valid = np.empty(len(cursor), np.uint8)
+    valid = data[cursor]
     if _is_word(kind):
-        words = np.zeros(len(cursor), np.int64)
-        _read_words(data, cursor, words, valid)
-        return from_words(words, valid, kind)
-    assert kind in BYTES or decimal_of(kind)
-    starts = np.zeros(len(cursor) + 1, np.int64)
-    _read_lengths(data, cursor, starts, valid)
-    out = np.empty(int(starts[-1]), np.uint8)
-    _read_bytes(data, cursor, starts, valid, out)
-    return from_bytes(starts, out, valid, kind)
+        starts, before = 8 * np.arange(len(cursor) + 1), 0
+    else:
+        starts, before = np.zeros(len(cursor) + 1, np.int64), 4
+        _read_lengths(data, cursor, starts)
+    out = np.zeros(int(starts[-1]), np.uint8)
+    _read_bytes(data, cursor, starts, before, out)
+    return from_words(out.view(np.int64), valid, kind) if _is_word(kind) else from_bytes(starts, out, valid, kind)
 
 
 @njit(cache=True, nogil=True, _nrt=False)
@@ -154,38 +152,22 @@ def _write_bytes(starts, source, valid, data, cursor):
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def _read_words(data, cursor, words, valid):
-    for i in range(len(cursor)):
-        at = cursor[i]
-        valid[i] = data[at]
-        at += 1
-        if valid[i]:
-            word = 0
-            for b in range(8):
-                word |= int(data[at + b]) << (8 * b)
-            words[i] = word
-            at += 8
-        cursor[i] = at
-
-
-@njit(cache=True, nogil=True, _nrt=False)
-def _read_lengths(data, cursor, starts, valid):
+def _read_lengths(data, cursor, starts):
     total = 0
     for i in range(len(cursor)):
         at = cursor[i]
-        valid[i] = data[at]
-        if valid[i]:
+        if data[at]:
             for b in range(4):
                 total += int(data[at + 1 + b]) << (8 * b)
         starts[i + 1] = total
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def _read_bytes(data, cursor, starts, valid, out):
+def _read_bytes(data, cursor, starts, before, out):
     for i in range(len(cursor)):
         at = cursor[i] + 1
-        if valid[i]:
-            at += 4
+        if data[at - 1]:
+            at += before  # the bytes of the length
             for b in range(starts[i + 1] - starts[i]):
                 out[starts[i] + b] = data[at + b]
             at += starts[i + 1] - starts[i]

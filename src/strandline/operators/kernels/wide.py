@@ -52,7 +52,10 @@ def _divide(low: Int64s, high: Int64s, n: Int64s, digits: int, out: Int64s, fits
         if is_negative:
             a, b = -a, ~b + (1 if a == 0 else 0)
         quotient_low, quotient_high, rest = 0, 0, 0
-        for bit in range(127, -1, -1):  # counts are far below 2**60, so that ten times a rest fits a word
+        bits = 128
+        if b == 0 and a >= 0:
+            bits, quotient_low, rest = 0, a // count, a % count
+        for bit in range(bits - 1, -1, -1):  # counts are far below 2**60, so that ten times a rest fits a word
             digit = (b >> (bit - 64)) & 1 if bit >= 64 else (a >> bit) & 1
             rest = 2 * rest + digit
             quotient_high = quotient_high << 1 | ((quotient_low >> 63) & 1)

@@ -13,14 +13,13 @@ import pyarrow as pa
 
 from strandline.errors import OptionError, SchemaError
 from strandline.operator_texts import version_text
-from strandline.operators.expressions.input_shapes import UNSHAPED, InputShapes
+from strandline.operators.expressions.shape import UNSHAPED, InputShapes
 from strandline.operators.functions.function_identity import FunctionIdentity
-from strandline.operators.given_input import GivenInput
 from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.keyed.compiled_program import Program
 from strandline.operators.keyed.keyed_function import EXPIRE_MAX, KeyedFunction, UserFunction, keyed
 from strandline.operators.keyed.record_layout import EMIT, Columns, stored_kind
-from strandline.operators.one_table import INPUT_NAME, OneTableDefinition
+from strandline.operators.one_table import INPUT_NAME, GivenInput, OneTableDefinition
 from strandline.operators.open_windows.record import BY_KEY, KEY_AT
 from strandline.operators.open_windows.window_state import WindowState
 from strandline.operators.operator import TAKEN_IN, OnError

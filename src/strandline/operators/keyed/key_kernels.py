@@ -9,12 +9,11 @@ from typing import Final
 from strandline.operators.kernels.kernel_arrays import Int32s, Int64s
 from strandline.operators.kernels.kernel_cache import njit
 from strandline.operators.keyed.record_layout import CLOSINGS, DUE_END, DUE_NEXT, STATE_BEGIN
-from strandline.operators.open_windows.arrays import Key, Outcome, State
+from strandline.operators.open_windows.arrays import Key, Outcome, State, Trace, touch_record
 from strandline.operators.open_windows.hash_table import NO_START, link, relink
 from strandline.operators.open_windows.record import END, FREE, KEY, KEY_AT, LINK, NONE, OPENED, ROWS, TIMER, N, T
 from strandline.operators.open_windows.record import TIMERS as TIMER_COUNT
 from strandline.operators.open_windows.timers import pop_timer, push_timer
-from strandline.operators.open_windows.trace import Trace, touch_record
 from strandline.operators.open_windows.window_records import free_record, open_window
 
 _TAKEN: Final = -(1 << 63)

@@ -38,12 +38,10 @@ from strandline.operators.keyed.record_layout import (
     Sheet,
 )
 from strandline.operators.keyed.texts import Texts
-from strandline.operators.open_windows.arrays import Batch, Outcome, State
-from strandline.operators.open_windows.hash_table import NO_START, bucket_of, key_of, look_ahead, same_key
-from strandline.operators.open_windows.prefetch import fetch_soon
+from strandline.operators.open_windows.arrays import Batch, Outcome, State, Trace, touch_record
+from strandline.operators.open_windows.hash_table import NO_START, bucket_of, fetch_soon, key_of, look_ahead, same_key
 from strandline.operators.open_windows.record import END, KEY, KEY_AT, LINK, ROWS, SEED, N, T
 from strandline.operators.open_windows.record import TIMERS as TIMER_COUNT
-from strandline.operators.open_windows.trace import Trace, touch_record
 
 if TYPE_CHECKING:
     from strandline.operators.keyed.compiled_program import Program

@@ -40,10 +40,9 @@ from strandline.operators.keyed.record_layout import (
 )
 from strandline.operators.keyed.texts import texts_of, with_constants
 from strandline.operators.one_table import as_one_table
-from strandline.operators.open_windows.arrays import NO_BATCH, Outcome
+from strandline.operators.open_windows.arrays import FRESH, NO_BATCH, Outcome
 from strandline.operators.open_windows.byte_arena import held_bytes
 from strandline.operators.open_windows.record import FUNCTION
-from strandline.operators.open_windows.trace import FRESH
 from strandline.operators.open_windows.window_state import WindowState
 from strandline.operators.open_windows.windows_at_work import OpenWindows
 from strandline.operators.operator import Footprints, Limits, OnError, Saved
@@ -57,6 +56,8 @@ _NO_ROWS: npt.NDArray[Any] = np.empty(0, np.uint8)
 
 class KeyedOperator(OpenWindows):
     """A definition with the states of its keys."""
+
+    aside: OneTableAside
 
     def __init__(self, definition: KeyedDefinition, state: WindowState, on_error: OnError = "stop") -> None:
         super().__init__(state)

@@ -10,8 +10,8 @@ import numpy as np
 
 from strandline.operators.kernels.kernel_arrays import Bytes, Int64s
 from strandline.operators.kernels.kernel_cache import njit
-from strandline.operators.open_windows.arrays import Batch, State
-from strandline.operators.open_windows.hash_table import bucket_of, key_of, link, same_key, start_in_hash
+from strandline.operators.open_windows.arrays import Batch, State, Trace
+from strandline.operators.open_windows.hash_table import key_of, link, start_in_hash, window_of
 from strandline.operators.open_windows.record import (
     CLOSED,
     END,
@@ -19,7 +19,6 @@ from strandline.operators.open_windows.record import (
     KEY_AT,
     LENGTH_BITS,
     LENGTH_MAX,
-    LINK,
     NONE,
     OPENED,
     POS,
@@ -30,7 +29,6 @@ from strandline.operators.open_windows.record import (
     N,
 )
 from strandline.operators.open_windows.timers import push_timer
-from strandline.operators.open_windows.trace import Trace
 from strandline.operators.open_windows.window_records import blank_record, copy_row
 from strandline.operators.unsound_footprint import UnsoundFootprintError
 
@@ -41,16 +39,10 @@ def load(word_key: bool, state: State, batch: Batch, footprints: Int64s, is_clos
 
     Row i of `footprints` is a record, its key is row i of the batch. Records are hashed by key and start.
     """
-    records = state.records
-    mask = len(state.buckets) - 1
+    mask, seed = len(state.buckets) - 1, state.header[SEED]
     for i in range(len(footprints)):
-        key, start = key_of(batch, i), footprints[i, START]
-        slot = state.buckets[bucket_of(key.word, start, state.header[SEED], mask)]
-        while slot >= 0:
-            if records[slot, START] == start and same_key(state, batch, word_key, slot, key):
-                break
-            slot = records[slot, LINK]
-        if slot < 0:
+        start = footprints[i, START]
+        if window_of(state, batch, word_key, key_of(batch, i), start, seed, mask) < 0:
             slot = loaded_record(state, trace, batch, footprints, i, is_closed)
             link(state, trace, slot, start)
 

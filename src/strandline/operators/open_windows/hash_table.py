@@ -1,21 +1,67 @@
 """Finding the records of a key: buckets of linked records.
 
-What is hashed is the key alone, or the key and where the window begins; NO_START stands for the latter then.
+What is hashed is the key alone, or the key and where the window begins; NO_START stands for the latter then. It is
+mixed with a number that the state drew for itself, because keys come from outside: without the number, a sender could
+choose keys that all go to one bucket, and a step would cost the square of its tuples. Nothing but the time that a
+search takes follows from it: results, footprints and partitions are the same whatever the number is.
 """
 
 # mypy: disable-error-code="call-overload,no-any-return,no-untyped-call,untyped-decorator"
 
 from __future__ import annotations
 
+import secrets
+from typing import Any
+
 import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from strandline.operators.kernels.kernel_cache import njit
-from strandline.operators.kernels.key_mixing import mixed
-from strandline.operators.open_windows.arrays import Batch, Key, State
+from strandline.operators.open_windows.arrays import Batch, Key, State, Trace, touch_bucket, touch_record
 from strandline.operators.open_windows.byte_arena import compare_bytes
-from strandline.operators.open_windows.prefetch import fetch_soon
 from strandline.operators.open_windows.record import BY_START, KEY, KEY_AT, LAYOUT, LINK, SEED, START
-from strandline.operators.open_windows.trace import Trace, touch_bucket, touch_record
+
+_FIRST, _SECOND = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
+_HALF = np.uint64(33)
+
+
+def new_seed() -> int:
+    """Returns a number that no sender of keys can know."""
+    return secrets.randbits(64) - (1 << 63)
+
+
+@njit(inline="always", _nrt=False)
+def mixed(word: int, seed: int) -> np.uint64:
+    """Returns a number in whose halves every bit of the word and of the seed takes part.
+
+    The second product is what the seed is for: with one alone, keys that meet for one seed meet for all. A third step,
+    as in MurmurHash3, would cost a nanosecond a tuple more.
+    """
+    h = (np.uint64(word) ^ np.uint64(seed)) * _FIRST
+    h = (h ^ (h >> _HALF)) * _SECOND
+    return h ^ (h >> _HALF)
+
+
+@intrinsic
+def fetch_soon(typing_context: Any, array: Any, row: Any, column: Any) -> Any:
+    """Sends for an element of a two-dimensional array, to write to it; row and column may lie outside of the array."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        view = cgutils.create_struct_proxy(signature.args[0])(context, builder, arguments[0])
+        strides = cgutils.unpack_tuple(builder, view.strides)
+        word, number = ir.IntType(64), ir.IntType(32)
+        at = builder.add(builder.mul(arguments[1], strides[0]), builder.mul(arguments[2], strides[1]))
+        pointer = builder.inttoptr(builder.add(builder.ptrtoint(view.data, word), at), ir.IntType(8).as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], kind)
+        builder.call(prefetch, [pointer, *(ir.Constant(number, n) for n in (1, 3, 1))])  # to write, keep, data
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.int64), generate
+
 
 NO_START = 0
 """In the place of a start where windows are found by their key alone."""
@@ -45,6 +91,24 @@ def same_key(state: State, batch: Batch, word_key: bool, slot: int, key: Key) ->
     if word_key or held == key.at:
         return held == key.at
     return compare_bytes(state, batch, held, key.at) == 0
+
+
+@njit(inline="always", _nrt=False)
+def first_of_key(state: State, batch: Batch, word_key: bool, key: Key, seed: int, mask: int) -> int:
+    """Returns the first record of a key in its bucket, where windows are found by their key alone; or -1."""
+    slot = state.buckets[bucket_of(key.word, NO_START, seed, mask)]
+    while slot >= 0 and not same_key(state, batch, word_key, slot, key):
+        slot = state.records[slot, LINK]
+    return slot
+
+
+@njit(inline="always", _nrt=False)
+def window_of(state: State, batch: Batch, word_key: bool, key: Key, start: int, seed: int, mask: int) -> int:
+    """Returns the record of the window of a key that begins at `start`; -1 if it is not open."""
+    slot = state.buckets[bucket_of(key.word, start, seed, mask)]
+    while slot >= 0 and not (state.records[slot, START] == start and same_key(state, batch, word_key, slot, key)):
+        slot = state.records[slot, LINK]
+    return slot
 
 
 @njit(inline="always", _nrt=False)

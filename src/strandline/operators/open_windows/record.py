@@ -70,7 +70,7 @@ INPUT: Final = 7
 BYTES_KEPT: Final = 8
 """Bytes that were in use when dead ones were last dropped."""
 LAYOUT: Final = 9
-"""How windows are found: BY_KEY, BY_START or BY_LIST."""
+"""How windows are found: BY_KEY, BY_START, BY_LIST or UNHASHED."""
 FUNCTION: Final = 10
 """The version of the user's function that has made the state, if there is one."""
 LISTED: Final = 11
@@ -89,3 +89,5 @@ BY_START: Final = 1
 """Hashed by key and start."""
 BY_LIST: Final = 2
 """The newest session of a key is hashed by the key and leads to the others."""
+UNHASHED: Final = 3
+"""Not hashed: other records lead to them."""

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.kernels.kernel_cache import njit
-from strandline.operators.open_windows.arrays import State
+from strandline.operators.open_windows.arrays import State, Trace, touch_timer
 from strandline.operators.open_windows.record import TIMERS as TIMER_COUNT
-from strandline.operators.open_windows.trace import Trace, touch_timer
 
 
 @njit(_nrt=False)

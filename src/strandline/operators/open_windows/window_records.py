@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.kernels.kernel_cache import njit
-from strandline.operators.open_windows.arrays import Key, Outcome, State
+from strandline.operators.open_windows.arrays import FRESH, RESULTS, Key, Outcome, State, Trace, touch_record
 from strandline.operators.open_windows.hash_table import bucket_of, relink, start_in_hash
 from strandline.operators.open_windows.record import (
     BY_LIST,
@@ -24,12 +24,12 @@ from strandline.operators.open_windows.record import (
     SEED,
     START,
     TICKET,
+    UNHASHED,
     USED,
     N,
     T,
 )
 from strandline.operators.open_windows.record import TIMERS as TIMER_COUNT
-from strandline.operators.open_windows.trace import FRESH, RESULTS, Trace, touch_record
 
 
 @njit(inline="always", _nrt=False)
@@ -95,6 +95,12 @@ def emit(state: State, trace: Trace, slot: int, results: Int64s) -> None:
 def close_window(state: State, trace: Trace, slot: int, start: int, results: Int64s) -> None:
     """Makes a window a result and frees its record; it was linked by `start`."""
     emit(state, trace, slot, results)
+    drop_window(state, trace, slot, start)
+
+
+@njit(_nrt=False)
+def drop_window(state: State, trace: Trace, slot: int, start: int) -> None:
+    """Frees the record of a window that was linked by `start`."""
     relink(state, trace, slot, start, state.records[slot, LINK])
     free_record(state, trace, slot)
     state.header[N] -= 1
@@ -104,11 +110,11 @@ def close_window(state: State, trace: Trace, slot: int, start: int, results: Int
 def rebuild(state: State, larger_state: State) -> None:
     """Copies records and timers into larger arrays, and links the records in their empty hash table."""
     used = state.header[USED]
-    is_list = state.header[LAYOUT] == BY_LIST
+    is_list, is_hashed = state.header[LAYOUT] == BY_LIST, state.header[LAYOUT] != UNHASHED
     for slot in range(used):
         copy_row(larger_state.records, slot, state.records, slot)
     mask = len(larger_state.buckets) - 1
-    for slot in range(used):
+    for slot in range(used if is_hashed else 0):
         if larger_state.records[slot, OPENED] != FREE and not (is_list and larger_state.records[slot, NEWER] >= 0):
             bucket = bucket_of(
                 larger_state.records[slot, KEY], start_in_hash(larger_state, slot), larger_state.header[SEED], mask

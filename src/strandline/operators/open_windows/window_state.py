@@ -9,9 +9,20 @@ import numpy as np
 import numpy.typing as npt
 
 from strandline.operators.kernels.kernel_arrays import Bytes, Int32s, Int64s
-from strandline.operators.kernels.key_mixing import new_seed
-from strandline.operators.open_windows.arrays import NO_BATCH, Batch, State, sealed_batch
+from strandline.operators.open_windows.arrays import (
+    BUCKETS,
+    COUNTS,
+    NO_BATCH,
+    RECORDS,
+    RESULTS,
+    Batch,
+    State,
+    Trace,
+    sealed_batch,
+)
+from strandline.operators.open_windows.arrays import TIMERS as TIMERS_TOUCHED
 from strandline.operators.open_windows.byte_arena import bytes_wanted, keep_bytes
+from strandline.operators.open_windows.hash_table import new_seed
 from strandline.operators.open_windows.record import (
     BYTES_END,
     BYTES_KEPT,
@@ -28,11 +39,10 @@ from strandline.operators.open_windows.record import (
     SEED,
     START,
     TIMERS,
+    UNHASHED,
     USED,
     N,
 )
-from strandline.operators.open_windows.trace import BUCKETS, COUNTS, RECORDS, RESULTS, Trace
-from strandline.operators.open_windows.trace import TIMERS as TIMERS_TOUCHED
 from strandline.operators.open_windows.window_footprints import renumber_queue
 from strandline.operators.open_windows.window_records import rebuild
 from strandline.operators.operator import Rows, StateImage
@@ -42,15 +52,8 @@ BYTES_MIN = 1 << 20
 """A state with fewer bytes is not searched for dead ones."""
 _GROWTH = 1.25
 _NO_HITS = np.empty((0, 2), np.int64)
-_KINDS = {
-    "header": np.dtype(np.int64),
-    "records": np.dtype(np.int64),
-    "buckets": np.dtype(np.int32),
-    "queue": np.dtype(np.int32),
-    "timers": np.dtype(np.int64),
-    "bytes": np.dtype(np.uint8),
-    "openings": np.dtype(np.int64),
-}
+_KINDS: dict[str, Any] = dict.fromkeys(("header", "records", "timers", "openings"), np.dtype(np.int64))
+_KINDS |= {"buckets": np.dtype(np.int32), "queue": np.dtype(np.int32), "bytes": np.dtype(np.uint8)}
 """The arrays of a state."""
 
 
@@ -115,21 +118,18 @@ class WindowState:
         """Words in a record."""
         return int(self.arrays.records.shape[1])
 
-    @property
-    def nbytes(self) -> int:
-        """Memory of all arrays."""
-        a = self.arrays
-        return sum(x.nbytes for x in (a.records, a.buckets, a.queue, a.timers, a.bytes, a.openings, a.header))
-
     def begin(self) -> None:
         """Begins a new trace."""
+        self._begin()
+
+    def _begin(self) -> None:
         a = self.arrays
         self.bytes_before = int(a.header[BYTES_END])
         self.tail_before = int(a.header[QUEUE_TAIL])
         self.openings_before = int(a.header[OPENINGS_TAIL])
         self.trace = Trace(
             np.zeros(len(a.records), np.uint8),
-            np.empty(len(a.records) + 1, np.int32),  # one more: see `trace`
+            np.empty(len(a.records) + 1, np.int32),  # one more: see `Trace`
             np.zeros(len(a.buckets), np.uint8),
             np.empty(len(a.buckets) + 1, np.int32),
             np.zeros(len(a.timers), np.uint8),
@@ -172,10 +172,8 @@ class WindowState:
 
     def list_openings(self) -> None:
         """Lists all open windows in the order in which they were opened."""
-        records = self.arrays.records[: self.arrays.header[USED]]
-        slots = np.flatnonzero(records[:, OPENED] >= 0)
-        order = np.lexsort((records[slots, START], records[slots, OPENED]))
-        self._list(np.stack([slots, records[slots, OPENED]], axis=1)[order], 0)
+        slots = self.open_slots()
+        self._list(np.stack([slots, self.arrays.records[slots, OPENED]], axis=1), 0)
         self.arrays.header[LISTED], self.arrays.header[PASSED] = 1, 0
 
     def _list(self, entries: Int64s, more: int) -> None:
@@ -203,6 +201,13 @@ class WindowState:
         self.reserve_bytes(int(bytes_wanted(words, self.arrays, slots)))
         self.arrays.header[BYTES_END] = keep_bytes(words, self.arrays, batch, slots)
 
+    def open_slots(self) -> Int32s:
+        """Returns the records of all open windows in the order in which they were opened."""
+        records = self.arrays.records[: self.arrays.header[USED]]
+        slots = np.flatnonzero(records[:, OPENED] >= 0)
+        found: Int32s = slots[np.lexsort((records[slots, START], records[slots, OPENED]))].astype(np.int32)
+        return found
+
     def used_slots(self) -> Int32s:
         """Returns every record that was ever used."""
         return np.arange(self.arrays.header[USED], dtype=np.int32)
@@ -225,14 +230,15 @@ class WindowState:
         self.arrays = arrays
         self.grown = True
         before = self.trace
-        self.begin()
+        self._begin()
         self.trace.counts[RESULTS:] = before.counts[RESULTS:]
         self.trace = self.trace._replace(hits=before.hits, numbered=before.numbered)
 
 
 def _arrays(width: int, room: int, timers: int, queue: int, size: int, header: Int64s) -> State:
     records = np.empty((room, width), np.int64)
-    buckets = np.full(1 << max(8, (2 * room - 1).bit_length()), -1, np.int32)
+    hashed = 0 if header[LAYOUT] == UNHASHED else room
+    buckets = np.full(1 << max(8, (2 * hashed - 1).bit_length()), -1, np.int32)
     held: Bytes = np.empty(size, np.uint8)
     return State(
         records,

@@ -5,16 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from strandline.operators.aside_tables import OneTableAside
+from strandline.operators.aside_tables import AsideTables
 from strandline.operators.kernels.kernel_arrays import Int32s, Int64s
-from strandline.operators.open_windows.record import INPUT, LISTED, NONE, OPENED, POS, START, TICKET, TIMERS, USED, T
-from strandline.operators.open_windows.slow_windows import SlowBounds, note_openings, save_slow
+from strandline.operators.open_windows.record import INPUT, LISTED, NONE, OPENED, POS, TICKET, TIMERS, USED, T
 from strandline.operators.open_windows.window_footprints import (
-    LimitWords,
+    LimitBounds,
     Page,
+    SlowBounds,
+    note_openings,
     oldest,
     save_oldest,
     save_open,
+    save_slow,
     still_open,
 )
 from strandline.operators.open_windows.window_state import WindowState
@@ -27,15 +29,13 @@ class OpenWindows(Operator):
     def __init__(self, state: WindowState) -> None:
         self.state = state
         self.opened = 0
-        """How many windows were opened in this step."""
         self._fresh: list[Int32s] = []
 
-    def _nothing_aside(self) -> OneTableAside:
+    def _nothing_aside(self) -> AsideTables:
         """Returns tables for the tuples and windows that a step sets aside."""
         raise NotImplementedError
 
     def begin(self) -> None:
-        """Begins a step."""
         self.state.begin()
         self.aside = self._nothing_aside()
         self.opened = 0
@@ -52,7 +52,6 @@ class OpenWindows(Operator):
 
     @property
     def open_windows(self) -> int:
-        """How many windows are open: N."""
         return self.state.open_windows
 
     @property
@@ -76,7 +75,7 @@ class OpenWindows(Operator):
         self.state.reserve_queue(state.open_windows)
         records = np.empty((state.open_windows, self.state.width), np.int64)
         page = Page(records, position, self.input_end)
-        bounds = LimitWords.of(limits)
+        bounds = LimitBounds.of(limits)
         written = int(save_oldest(state.arrays, state.trace, page, 0, begin, bounds))
         if limits.slow is None:
             state.arrays.header[LISTED] = 0
@@ -94,15 +93,10 @@ class OpenWindows(Operator):
         else:
             state.reserve_openings(len(new))
             note_openings(state.arrays, new)
-        return int(save_slow(state.arrays, state.trace, page, written, SlowBounds.of(limits, page, written)))
+        return int(save_slow(state.arrays, state.trace, page, written, SlowBounds.of(limits, page.position, written)))
 
     def save_all(self, position: int) -> Footprints:
-        """Returns a footprint of every window: an instant checkpoint."""
-        records = self.state.arrays.records[: self.state.arrays.header[USED]]
-        slots = np.flatnonzero(records[:, OPENED] >= 0)
-        order = np.lexsort((records[slots, START], records[slots, OPENED]))
-        nothing = self.save_nothing().opened
-        return Footprints(nothing, self._save_these(slots[order].astype(np.int32), position))
+        return Footprints(self.save_nothing().opened, self._save_these(self.state.open_slots(), position))
 
     def save_nothing(self) -> Footprints:
         nothing = self._footprints(np.empty((0, self.state.width), np.int64))
@@ -121,13 +115,11 @@ class OpenWindows(Operator):
         raise NotImplementedError
 
     def mark_unsaved(self, *, every: bool = False) -> None:
-        records = self.state.arrays.records[: self.state.arrays.header[USED]]
-        is_open = records[:, OPENED] >= 0
+        records, slots = self.state.arrays.records, self.state.open_slots()
         if every:
-            records[is_open, T] = records[is_open, TICKET] = NONE
+            records[slots, T] = records[slots, TICKET] = NONE
             self.state.grown = True  # nothing less than the whole state tells it
-        found = np.flatnonzero(is_open & (records[:, T] == NONE))
-        self._fresh.append(found[np.lexsort((records[found, START], records[found, OPENED]))].astype(np.int32))
+        self._fresh.append(slots[records[slots, T] == NONE])
 
     def extent(self, position: int) -> Extent:
         return Extent(self.open_windows, *(self.oldest_footprint() or (self.input_end, position)))
@@ -147,5 +139,4 @@ class OpenWindows(Operator):
         return self._footprints(records)
 
     def image(self) -> StateImage:
-        """Returns the state as arrays, and the rows of each that have changed since the step began."""
         return self.state.image()

@@ -12,9 +12,8 @@ import numpy.typing as npt
 
 from strandline.errors import OptionError, SchemaError
 from strandline.operator_texts import call_text, version_text
-from strandline.operators.expressions.input_shapes import UNSHAPED, InputShapes
-from strandline.operators.given_input import GivenInput
-from strandline.operators.one_table import OneTableDefinition
+from strandline.operators.expressions.shape import UNSHAPED, InputShapes
+from strandline.operators.one_table import GivenInput, OneTableDefinition
 from strandline.operators.operator import TAKEN_IN, OnError
 from strandline.operators.partition_wide.user_operator import UserClass, UserOperator, is_class
 from strandline.schema_text import columns_of

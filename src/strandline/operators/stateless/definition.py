@@ -1,4 +1,4 @@
-"""The definition of a stateless operator: the shapes of its inputs, the shape of all tuples, the columns that are left.
+"""A stateless operator: the shapes of its inputs, the shape of all tuples, the columns that are left; and at work.
 
 Such an operator has no windows (N = 0). It writes results and no footprints, and its place in the input is all that a
 recovery needs.
@@ -6,22 +6,21 @@ recovery needs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy.typing as npt
 import pyarrow as pa
 
 from strandline.arrow_types import nested_type
-from strandline.operators.expressions.input_shapes import UNSHAPED, InputShapes
-from strandline.operators.expressions.shape import AS_IS, Shape
-from strandline.operators.one_table import OneTableDefinition
-from strandline.operators.operator import TAKEN_IN, OnError
-
-if TYPE_CHECKING:
-    from strandline.operators.stateless.stateless_operator import StatelessOperator
+from strandline.operators.aside_tables import VALUE, OneTableAside
+from strandline.operators.expressions.shape import AS_IS, UNSHAPED, InputShapes, Shape
+from strandline.operators.kernels.arrow_words import whole
+from strandline.operators.one_table import OneTableDefinition, as_one_table
+from strandline.operators.operator import TAKEN_IN, Extent, Footprints, Limits, OnError, Operator, Saved, StateImage
+from strandline.units import END_OF_TIME
 
 
 @dataclass(frozen=True)
@@ -34,15 +33,12 @@ class StatelessDefinition(OneTableDefinition):
     output: tuple[tuple[str, Any], ...]
     """Names and types, in Spark's JSON, of the columns that are left."""
     key: tuple[tuple[str, str], ...]
-    """Names and types of the key columns."""
     time: tuple[str, str]
     """Name and type of the time column of the first input, which is that of the results."""
     more_times: tuple[str, ...] = ()
-    """The time columns of further inputs, which are like the first in all other columns that are read."""
     shape: Shape = AS_IS
     """The work on all tuples."""
     before: InputShapes = UNSHAPED
-    """Of several inputs: the work on the tuples of each before they are one sequence."""
     time_is_offset: bool = False
     """True if times are places in another input, as those of results of count windows."""
     result_time: str = field(init=False)
@@ -57,8 +53,7 @@ class StatelessDefinition(OneTableDefinition):
 
     @property
     def has_times(self) -> bool:
-        """False: nothing happens when time passes but that the boundary of the results moves."""
-        return False
+        return False  # only the boundary of the results moves
 
     # ------------------------------------------------------------------ columns
 
@@ -69,13 +64,11 @@ class StatelessDefinition(OneTableDefinition):
 
     @property
     def result_columns(self) -> list[tuple[str, Any]]:
-        """Names and types of the columns that are left."""
         return [*self.output]
 
     @property
     def control_columns(self) -> list[tuple[str, str]]:
-        """The place of a tuple in the input: tuples that are set aside have it. Footprints there are none."""
-        return [(TAKEN_IN, "long")]
+        return [(TAKEN_IN, "long")]  # tuples that are set aside have their place in the input
 
     @cached_property
     def output_schema(self) -> pa.Schema:
@@ -94,7 +87,6 @@ class StatelessDefinition(OneTableDefinition):
     # ------------------------------------------------------------------ stream.json
 
     def text(self, *, is_timestamp: bool) -> str:
-        """Returns the names of the columns that are left."""
         return f"stateless: {', '.join(name for name, _ in self.output)}"
 
     def to_json(self) -> dict[str, Any]:
@@ -107,10 +99,7 @@ class StatelessDefinition(OneTableDefinition):
             body["time_is_offset"] = True
         if self.shape:
             body["shape"] = self.shape.to_json()
-        before = self.before.to_json()
-        if formulas := self.shape.formulas:
-            before["expressions"] = before.get("expressions", {}) | {f.text: f.arrow for f in formulas}
-        return body | before
+        return body | self.before.to_json(self.shape.formulas)
 
     @classmethod
     def from_json(
@@ -143,15 +132,67 @@ class StatelessDefinition(OneTableDefinition):
     # ------------------------------------------------------------------ operators
 
     def fresh(self, on_error: OnError = "stop") -> StatelessOperator:
-        """Returns an operator; it begins wherever its `input_end` is set to."""
-        from strandline.operators.stateless.stateless_operator import StatelessOperator
-
         return StatelessOperator(self, on_error)
 
     def revived(self, arrays: Mapping[str, npt.NDArray[Any]], on_error: OnError = "stop") -> StatelessOperator:
-        """Raises ValueError: there is no state that could be kept as arrays."""
         raise ValueError("a stateless operator keeps no arrays")
 
 
 def _columns(body: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     return tuple((str(name), kind) for name, kind in body["output"])
+
+
+class StatelessOperator(Operator):
+    """A definition at a place in its input. There is no window, and nothing to save."""
+
+    opened = open_windows = 0
+    rows_at_once = 1 << 18
+    due = END_OF_TIME
+
+    def __init__(self, definition: StatelessDefinition, on_error: OnError = "stop") -> None:
+        self.definition = definition
+        self.on_error = on_error
+        self.input_end = 0
+        self.aside = self._nothing_aside()
+
+    def _nothing_aside(self) -> OneTableAside:
+        d = self.definition
+        return OneTableAside(d, "stateless operator", (d.result_time,), d.time[1])
+
+    def begin(self) -> None:
+        self.aside = self._nothing_aside()
+
+    def feed(self, tuples: Sequence[pa.Table]) -> Iterator[list[pa.Array]]:
+        """Yields the columns of the tuples that are left, in the order of the input."""
+        definition = self.definition
+        table = as_one_table(definition, tuples, self.on_error, self.aside.add_tuples)
+        made = definition.own_shaping.computed(table, self.on_error, lambda rows: self.aside.add_tuples(VALUE, rows, 0))
+        if made.num_rows:
+            schema = definition.output_schema
+            yield [whole(column) for column in made.select(schema.names).cast(schema).columns]
+
+    def replay(self, tuples: Sequence[pa.Table]) -> None:
+        """Does nothing: no tuple leaves a trace."""
+
+    repeat = replay
+
+    def save(self, position: int, limits: Limits) -> Footprints:
+        return self.save_nothing()
+
+    def save_all(self, position: int) -> Footprints:
+        return self.save_nothing()
+
+    def save_nothing(self) -> Footprints:
+        return Footprints(self.windows(), self.windows())
+
+    def extent(self, position: int) -> Extent:
+        return Extent(0, self.input_end, position)  # a recovery reads nothing
+
+    def load(self, newest_first: Iterable[Saved]) -> None:
+        """Does nothing: there is no footprint."""
+
+    def windows(self, *, now: bool = False) -> list[pa.Array]:
+        return [pa.nulls(0, field.type) for field in [*self.definition.output_schema, pa.field("", pa.int64())]]
+
+    def image(self) -> StateImage:
+        return StateImage({}, None)

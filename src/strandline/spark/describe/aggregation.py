@@ -12,8 +12,7 @@ from strandline.log.stream.spec import StreamSpec
 from strandline.operators.aggregate.aggregates import Aggregate
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.windows import Window
-from strandline.operators.expressions.input_shapes import InputShapes
-from strandline.operators.expressions.shape import AS_IS, Shape
+from strandline.operators.expressions.shape import AS_IS, InputShapes, Shape
 from strandline.spark.describe.operator_description import OperatorDescription
 from strandline.spark.describe.reprs import element_html, element_text
 from strandline.spark.operator.processing_element import Upstream

@@ -12,11 +12,10 @@ import pyarrow.compute as pc
 from strandline.checkpoint.policy import Policy, instant
 from strandline.errors import OptionError, SchemaError
 from strandline.log.stream.column_types import fields_of
-from strandline.operators.expressions.input_shapes import InputShapes
-from strandline.operators.given_input import GivenInput
+from strandline.operators.expressions.shape import InputShapes
 from strandline.operators.keyed.definition import INPUT_TYPE, KeyedDefinition
 from strandline.operators.keyed.keyed_function import KeyedFunction
-from strandline.operators.one_table import INPUT_NAME
+from strandline.operators.one_table import INPUT_NAME, GivenInput
 from strandline.operators.partition_wide.definition import PartitionWideDefinition
 from strandline.operators.partition_wide.user_operator import UserOperator
 from strandline.running.promise import Promise

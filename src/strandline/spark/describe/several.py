@@ -10,7 +10,7 @@ from strandline.errors import OptionError
 from strandline.inputs.serialisable import require_serialisable
 from strandline.log.stream.column_types import fields_of, type_name
 from strandline.operators.barrier.definition import BarrierDefinition, BarrierInput
-from strandline.operators.expressions.input_shapes import InputShapes
+from strandline.operators.expressions.shape import InputShapes
 from strandline.operators.join.definition import GROUP, JoinDefinition, JoinInput
 from strandline.operators.join.join_windows import JoinWindows
 from strandline.operators.join.predicate import Predicate

@@ -9,8 +9,7 @@ from strandline.checkpoint.policy import Policy
 from strandline.errors import OptionError, SchemaError
 from strandline.log.stream.column_types import fields_of, type_name
 from strandline.log.stream.spec import StreamSpec
-from strandline.operators.expressions.input_shapes import UNSHAPED, InputShapes
-from strandline.operators.expressions.shape import Select, Shape
+from strandline.operators.expressions.shape import UNSHAPED, InputShapes, Select, Shape
 from strandline.operators.stateless.definition import StatelessDefinition
 from strandline.spark.describe.aggregation import require_columns
 from strandline.spark.describe.operator_description import OperatorDescription
