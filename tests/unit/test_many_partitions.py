@@ -25,6 +25,7 @@ from strandline.running.element import Element
 from strandline.running.step import Done
 from strandline.running.tick import Worked
 from strandline.spark.operator import operator_job
+from strandline.spark.operator.affinity import SentOnce
 from strandline.spark.operator.housekeeping import Housekeeping
 from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.spark.operator.operator_job import OperatorJob
@@ -76,11 +77,9 @@ class Driver:
         monkeypatch.setattr(operator_job, "on_hosts", self._on_hosts)
         self.job.register()
 
-    def _on_hosts(
-        self, _: Any, tasks: Sequence[OperatorTask], hosts: Sequence[str], work: Callable[..., Worked]
-    ) -> Any:
+    def _on_hosts(self, _: Any, tasks: Sequence[OperatorTask], hosts: Sequence[str], sent: SentOnce) -> Any:
         assert len(tasks) == len(hosts)
-        self.work = work
+        self.work = sent.work
         self.batches.append(tasks)
         return [done(task, self.job.inputs.logs[0].state.seq) for task in tasks]
 

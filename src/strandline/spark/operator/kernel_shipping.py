@@ -83,14 +83,10 @@ class KernelShipping:
         if self._compiling.is_alive():
             self._problem = f"not done after {_PATIENCE_S:.0f} s"
         if self._problem:
-            _warn(self._problem)
-
-
-def _warn(why: str) -> None:
-    warn(
-        f"the operator's kernels could not be compiled beforehand ({why}): each of its workers compiles its own, which "
-        "takes some seconds",
-    )
+            warn(
+                f"the operator's kernels could not be compiled beforehand ({self._problem}): each of its workers "
+                "compiles its own, which takes some seconds"
+            )
 
 
 def unpacked(bundle: Any) -> None:

@@ -43,26 +43,6 @@ if TYPE_CHECKING:
 _REGISTER_EVERY_S = 5.0
 
 
-def _counts(done: Sequence[Done]) -> dict[str, int]:
-    """Returns the number of set-aside tuples, by reason."""
-    found: Counter[str] = Counter()
-    for d in done:
-        found.update({reason: sum(table.num_rows for table in tables) for reason, tables in d.aside.items()})
-    return dict(found)
-
-
-def _standing(standings: Sequence[Standing]) -> dict[str, Any]:
-    return {
-        "open_windows": sum(s.open for s in standings),
-        "extent": {p: s.extent for p, s in enumerate(standings)},
-        "replay": {p: s.replay for p, s in enumerate(standings)},
-        "predicted_recovery_s": round(max(s.predicted_s for s in standings), 3),
-        "predicted_cold_recovery_s": round(max(s.predicted_cold_s for s in standings), 3),
-        "footprint_us": round(max(s.footprint_cost for s in standings) / 1e3, 3),
-        **({"losses": asdict(total)} if (total := total_losses(s.losses for s in standings)) else {}),
-    }
-
-
 class OperatorJob:
     """One operator between its inputs and its output. One tick is one look, one decision, one Spark job, one commit.
 
@@ -144,18 +124,7 @@ class OperatorJob:
         state = self.output.state
         if not state.standings:
             return {"input_tuples": 0, **self._outage()} if self._promise else {}
-        return {
-            "commit": state.seq,
-            "input_commit": self.inputs.input.commits(state.standings),
-            "input_tuples": 0,
-            "waiting": self.inputs.input.waiting(state.standings),
-            "results": 0,
-            "set_aside": {},
-            "footprints": {"g_open": 0, "g_check": 0},
-            **_standing(state.standings),
-            "recovered": [],
-            **self._outage(),
-        }
+        return {**self._figures(state.standings, ()), **self._outage()}
 
     def register(self) -> None:
         """Registers with the inputs which of their tuples are still needed, see `OperatorInputs.register`."""
@@ -308,25 +277,12 @@ class OperatorJob:
                 self.register()
 
     def _report(self, done: Sequence[Done], forked: Sequence[Forked | None], seconds: float) -> dict[str, Any]:
-        standings = [d.standing for d in done]
-        recovered = {
-            d.standing.attempt: {"partition": p, **d.recovery.to_json()}
-            for p, d in enumerate(done)
-            if d.recovery is not None
-        }
+        figures = self._figures([d.standing for d in done], done)
+        if figures["recovered"]:
+            self._recovery = {"last_recovery": figures["recovered"]}
         tentative = [one.results for one in forked if one is not None]
-        if recovered:
-            self._recovery = {"last_recovery": list(recovered.values())}
         return {
-            "commit": self.output.state.seq,
-            "input_commit": self.inputs.input.commits(standings),
-            "input_tuples": sum(d.taken for d in done),
-            "waiting": self.inputs.input.waiting(standings),
-            "results": sum(d.results for d in done),
-            "set_aside": _counts(done),
-            "footprints": {"g_open": sum(d.opened for d in done), "g_check": sum(d.checked for d in done)},
-            **_standing(standings),
-            "recovered": list(recovered.values()),
+            **figures,
             "state_bytes": sum(d.state_bytes for d in done),
             "step_s": round(max(d.seconds for d in done), 4),
             "checkpoint_s": round(sum(d.checkpoint_s for d in done), 4),
@@ -336,6 +292,30 @@ class OperatorJob:
             **self.housekeeping.report,
             **self._outage(),
             **({"tentative_results": sum(tentative)} if tentative else {}),
+        }
+
+    def _figures(self, standings: Sequence[Standing], done: Sequence[Done]) -> dict[str, Any]:
+        """Returns where the operator stands, and what the steps of a batch did, if there was one."""
+        set_aside: Counter[str] = Counter()
+        for d in done:
+            set_aside.update({reason: sum(table.num_rows for table in tables) for reason, tables in d.aside.items()})
+        losses = total_losses(s.losses for s in standings)
+        return {
+            "commit": self.output.state.seq,
+            "input_commit": self.inputs.input.commits(standings),
+            "input_tuples": sum(d.taken for d in done),
+            "waiting": self.inputs.input.waiting(standings),
+            "results": sum(d.results for d in done),
+            "set_aside": dict(set_aside),
+            "footprints": {"g_open": sum(d.opened for d in done), "g_check": sum(d.checked for d in done)},
+            "open_windows": sum(s.open for s in standings),
+            "extent": {p: s.extent for p, s in enumerate(standings)},
+            "replay": {p: s.replay for p, s in enumerate(standings)},
+            "predicted_recovery_s": round(max(s.predicted_s for s in standings), 3),
+            "predicted_cold_recovery_s": round(max(s.predicted_cold_s for s in standings), 3),
+            "footprint_us": round(max(s.footprint_cost for s in standings) / 1e3, 3),
+            **({"losses": asdict(losses)} if losses else {}),
+            "recovered": [{"partition": p, **d.recovery.to_json()} for p, d in enumerate(done) if d.recovery],
         }
 
     def _outage(self) -> dict[str, Any]:
