@@ -223,7 +223,7 @@ class Entry(EntryPoint, OperatorInput):
             self._input_place,
             log,
             checkpoint,
-            by_spark=by_spark,
+            by_spark=written_by_spark(self._input_place, log.spec, blocks),  # of the stream as it is: of an old format
             housekeeping=Housekeeping(self._input_place, retention, self._compaction),
             max_ahead=self._max_ahead,
             heartbeat=heartbeat,
