@@ -174,7 +174,7 @@ def _measure(spark: SparkSession, data: Input, folder: Path, repeat: int, *, wit
 
 def _log_bytes(path: Path, data: Input) -> float:
     """Bytes of blocks for each input tuple, in the second half of the batches: at first every key opens a window."""
-    commits = [m for m in Log.open(LocalStorage(path)).since(-1) if isinstance(m, AppendCommit)]
+    commits = [m for m in Log.open(LocalStorage(path)).after(-1) if isinstance(m, AppendCommit)]
     size = sum(block.size_bytes for m in commits[data.batches // 2 :] for block in m.blocks)
     return round(size / (data.rows_per_batch * (len(commits) - data.batches // 2)), 2)
 

@@ -198,4 +198,4 @@ def _opened(path: Path) -> Log:
 
 
 def _appends(path: Path) -> Sequence[AppendCommit]:
-    return [m for m in _opened(path).since(-1) if isinstance(m, AppendCommit)]
+    return [m for m in _opened(path).after(-1) if isinstance(m, AppendCommit)]

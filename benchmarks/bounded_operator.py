@@ -123,7 +123,7 @@ class Delays:
 def delays(output: Log, sensors: Sensors, looked_us: Sequence[int], since_us: int = 0) -> Delays:
     """What a stream of results says of how long each tuple of the sensors took that was published since then."""
     published_us, first_us, tentative = sensors.published_us(), first_results_us(output, sensors), 0
-    for manifest in output.since(-1):
+    for manifest in output.after(-1):
         tentative += sum(_tentative(output, block.partition, block.first, block.end) for block in manifest.blocks)
     looks = np.asarray(looked_us, np.int64)
     seen_us = looks[np.minimum(np.searchsorted(looks, published_us), len(looks) - 1)]
@@ -139,7 +139,7 @@ def delays(output: Log, sensors: Sensors, looked_us: Sequence[int], since_us: in
 def first_results_us(output: Log, sensors: Sensors) -> Numbers:
     """By the number of a tuple, when its first result was published; `NEVER_US` if it has none."""
     found = np.full(len(sensors.published_us()), NEVER_US)
-    for manifest in output.since(-1):
+    for manifest in output.after(-1):
         for block in manifest.blocks:
             for table in output.read(block.partition, block.first, block.end, ["number"]):
                 is_shown = np.isin(table.column("_kind").to_numpy(), [Kind.RESULT, Kind.TENTATIVE])

@@ -161,7 +161,7 @@ class _Chain:
         limit_s = (place + 1) * contender.bound_s + step_s
         ended = [
             m.outage.since_us / 1e6
-            for m in stage.output.since(-1)
+            for m in stage.output.after(-1)
             if isinstance(m, AppendCommit)
             and m.outage
             and m.outage.state == "STABLE"

@@ -207,7 +207,7 @@ def _await_all(query: sl.Query, folder: Path, tuples: int) -> None:
 
 
 def _appends(folder: Path) -> list[AppendCommit]:
-    return [m for m in Log.open(LocalStorage(folder)).since(-1) if isinstance(m, AppendCommit)]
+    return [m for m in Log.open(LocalStorage(folder)).after(-1) if isinstance(m, AppendCommit)]
 
 
 def _spark(spark: SparkSession, folder: Path, store: str, sides: _Sides) -> float:

@@ -86,7 +86,7 @@ def _write(folder: Path, keys: int, commit: int, commits: int) -> None:
 
 
 def _seconds_per_tuple(output: Log) -> float:
-    commits = [m for m in output.since(-1) if isinstance(m, AppendCommit)]
+    commits = [m for m in output.after(-1) if isinstance(m, AppendCommit)]
     taken = [sum(s.input for s in m.standings) for m in (commits[0], commits[-1])]
     return (commits[-1].published_us - commits[0].published_us) / 1e6 / (taken[1] - taken[0])
 

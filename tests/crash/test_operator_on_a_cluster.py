@@ -21,7 +21,7 @@ CLUSTER = Life(master="local-cluster[2,1,1024]")
 
 def recoveries(stream: Path) -> int:
     """How often a partition was recovered: manifests keep what its last recovery was."""
-    appends = (m for m in Log.open(LocalStorage(stream)).since(-1) if isinstance(m, AppendCommit))
+    appends = (m for m in Log.open(LocalStorage(stream)).after(-1) if isinstance(m, AppendCommit))
     standings = [enumerate(m.standings) for m in appends]
     return len({(p, s.recovered["at_input"]) for found in standings for p, s in found if s.recovered is not None})
 

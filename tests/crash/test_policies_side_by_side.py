@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from strandline.log.operator_state.loss_table import loss_table
+from strandline.log.operator_state.loss_record import loss_table
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.operators.aggregate.definition import AggregateDefinition

@@ -114,7 +114,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 def standings(stream: Path) -> list[tuple[Standing, ...]]:
     """Where the operator stood after each of its batches."""
     with contextlib.suppress(Exception):  # it may be about to begin
-        return [m.standings for m in Log.open(LocalStorage(stream)).since(-1) if isinstance(m, AppendCommit)]
+        return [m.standings for m in Log.open(LocalStorage(stream)).after(-1) if isinstance(m, AppendCommit)]
     return []
 
 

@@ -80,6 +80,6 @@ class Deaths:
 
     def deaths_survived(self, name: str) -> int:
         """How many recoveries the manifests of a stream speak of."""
-        appends = (m for m in Log.open(LocalStorage(self.root / name)).since(-1) if isinstance(m, AppendCommit))
+        appends = (m for m in Log.open(LocalStorage(self.root / name)).after(-1) if isinstance(m, AppendCommit))
         standings = [enumerate(m.standings) for m in appends]
         return len({(p, s.recovered["at_input"]) for found in standings for p, s in found if s.recovered is not None})

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from strandline.checkpoint.policy import partial
 from strandline.clock import ManualClock
-from strandline.log.operator_state.loss_table import loss_table
+from strandline.log.operator_state.loss_record import loss_table
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec

@@ -17,8 +17,7 @@ from pathlib import Path
 from strandline.checkpoint.policy import Policy, cec
 from strandline.clock import ManualClock
 from strandline.inputs.input_of import input_of
-from strandline.log.operator_state.replica_group import group_of
-from strandline.log.operator_state.upstream import Origin, upstream_of
+from strandline.log.operator_state.upstream import Origin, group_of, upstream_of
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream import quiet
 from strandline.log.stream.log import Log

@@ -103,7 +103,7 @@ class LogMachine(RuleBasedStateMachine):
     def compact(self, target_bytes: int, blocks_min: int) -> None:
         before = self.log.state.seq
         compact(self.log, target_bytes=target_bytes, blocks_min=blocks_min, unique=self.unique)
-        for m in self.log.since(before):
+        for m in self.log.after(before):
             for block in m.blocks:
                 self.model.compact(block.partition, block.first, block.end)
 

@@ -16,7 +16,7 @@ import pytest
 
 from strandline.checkpoint.policy import Policy, none, partial
 from strandline.clock import ManualClock
-from strandline.log.operator_state.loss_table import loss_table
+from strandline.log.operator_state.loss_record import loss_table
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.running.state.state_cache import StateCache
 from tests.simulation.machines import KeptStates

@@ -12,7 +12,7 @@ from contextlib import suppress
 from random import Random
 
 from strandline.errors import CorruptionError, KeyMissingError, StrandlineError
-from strandline.log.audit.stream_audit import open_unread, verify
+from strandline.log.audit.stream_audit import verify
 from strandline.log.stream import spec
 from strandline.log.stream.log import Log
 from strandline.log.stream.milestone import Milestone, is_mark
@@ -120,10 +120,10 @@ class LostFileWorld(World):
             for _ in range(3):
                 actors.write(Process("last", storage, self.disk, self.clock, self.rng, flips=False), log)
             self._check_content(Log.open(storage, self.clock))
-        if verify(open_unread(storage, self.clock)).is_good:
+        if verify(Log.unread(storage, self.clock)).is_good:
             self._check_content(Log.open(storage, self.clock))
         self.disk.restore()
         self._check_content(Log.open(storage, self.clock))
-        report = verify(open_unread(storage, self.clock))
+        report = verify(Log.unread(storage, self.clock))
         problems = [problem for problem in report.problems if problem.part != "index"]  # which is damaged by itself
         require(not problems, self.disk.lost, "was lost and restored, and still", problems)

@@ -81,7 +81,7 @@ from strandline.recovery import checkpoint_audit, recover
 from strandline.recovery.stream_definition import definition_of
 from strandline.recovery.window_report import current_windows
 from strandline.running import batch as batches_
-from strandline.running import step, step_output
+from strandline.running import step
 from strandline.running import tick as ticks
 from strandline.running.batch import publish
 from strandline.running.element import Element
@@ -260,7 +260,7 @@ class World:
         with (
             stopwatch(self._measure),
             mock.patch.object(step, "failpoint", self._pass),
-            mock.patch.object(step_output, "failpoint", self._pass),
+            mock.patch.object(block_sequence, "failpoint", self._pass),
             mock.patch.object(batches_, "failpoint", self._pass),
             mock.patch.object(batches_, "publish", self._publish),
             mock.patch.object(recover, "failpoint", self._pass),

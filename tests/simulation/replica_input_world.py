@@ -23,8 +23,7 @@ from strandline.inputs.replicas.replica_check import require_still_there
 from strandline.inputs.replicas.replica_input import ReplicaInput
 from strandline.inputs.replicas.replica_set import MISSING, ReplicaSet
 from strandline.log.operator_state.input_mark import Marks
-from strandline.log.operator_state.replica_group import group_of
-from strandline.log.operator_state.upstream import Origin, upstream_of
+from strandline.log.operator_state.upstream import Origin, group_of, upstream_of
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
 from strandline.log.stream.spec import StreamSpec

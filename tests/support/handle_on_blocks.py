@@ -18,7 +18,7 @@ def handle_on(storage: Storage, stream: StreamSpec, state: LogState, blocks: Seq
     """Returns a handle at this state that knows no more than these blocks."""
     log = Log(storage, stream)
     log.state = state
-    log._snapshot = Snapshot(stream.id, state)
+    log.snapshot = Snapshot(stream.id, state)
     log.commits.note(state.milestone)
-    log._tail = Tail([AppendCommit(state.seq, stream.id, state.published_us, blocks=tuple(blocks))])
+    log.tail = Tail([AppendCommit(state.seq, stream.id, state.published_us, blocks=tuple(blocks))])
     return log

@@ -16,8 +16,7 @@ from strandline.log.reading.tentative_results import changes
 from strandline.log.storage.storage import Storage, create_once
 from strandline.log.stream.append_commit import Append
 from strandline.log.stream.block import Block
-from strandline.log.stream.block_sequence import BlockSequence
-from strandline.log.stream.control_tuples import control_block
+from strandline.log.stream.block_sequence import BlockSequence, control_block
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.testing import MemoryStorage

@@ -15,8 +15,7 @@ from strandline.log.operator_state.outage import ForkStanding, Outage, State
 from strandline.log.operator_state.standing import Standing
 from strandline.log.storage.storage import Storage, create_once
 from strandline.log.stream.append_commit import Append
-from strandline.log.stream.block_sequence import BlockSequence
-from strandline.log.stream.control_tuples import control_block
+from strandline.log.stream.block_sequence import BlockSequence, control_block
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.testing import MemoryStorage

@@ -14,7 +14,7 @@ import pytest
 from strandline.clock import ManualClock
 from strandline.errors import ConflictError, NotAStreamError, OptionError, StreamMismatchError, StreamNotFoundError
 from strandline.log.audit.stream_audit import verify
-from strandline.log.operator_state.loss_table import loss_table
+from strandline.log.operator_state.loss_record import loss_table
 from strandline.log.reading.summary import summary
 from strandline.log.storage.fsspec_storage import FsspecStorage
 from strandline.log.storage.local_storage import LocalStorage

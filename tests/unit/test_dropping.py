@@ -12,7 +12,7 @@ import pytest
 
 from strandline.clock import ManualClock
 from strandline.errors import CorruptManifestError, DroppedError
-from strandline.log.audit.stream_audit import open_unread, verify
+from strandline.log.audit.stream_audit import verify
 from strandline.log.index import cuts, index
 from strandline.log.index.index import ROOT_KEY
 from strandline.log.storage import durable_file
@@ -353,10 +353,10 @@ def test_verify_names_what_is_wrong_with_a_milestone(log: Log, storage: Storage)
     for key in (mark_key(0), leaf, log.state.milestone.file, commit_key(log.kept)):
         data = storage.read(key)
         storage.delete(key)
-        problems = verify(open_unread(storage)).problems
+        problems = verify(Log.unread(storage)).problems
         assert key in [p.file for p in problems], (key, problems)
         storage.put(key, data)
-        assert verify(open_unread(storage)).problems == ()
+        assert verify(Log.unread(storage)).problems == ()
 
 
 def test_a_rotten_milestone_is_an_error_that_says_what_to_do(log: Log, storage: Storage) -> None:

@@ -18,8 +18,7 @@ from strandline.cli.app import app
 from strandline.cli.graph_svg import Arrow, Box, drawing
 from strandline.clock import SYSTEM_CLOCK, ManualClock
 from strandline.log.operator_state.operator_words import kind_words
-from strandline.log.operator_state.replica_group import group_of
-from strandline.log.operator_state.upstream import Origin, upstream_of
+from strandline.log.operator_state.upstream import Origin, group_of, upstream_of
 from strandline.log.reading.stream_graph import stream_graph
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.storage.storage_url import open_storage

@@ -17,7 +17,7 @@ from strandline.errors import CollectedError, StorageError, StrandlineWarning
 from strandline.log.audit.stream_audit import verify
 from strandline.log.operator_state import loss_record
 from strandline.log.operator_state.loss import Loss
-from strandline.log.operator_state.loss_table import loss_table
+from strandline.log.operator_state.loss_record import loss_table
 from strandline.log.reading.summary import summary
 from strandline.log.stream import block_sequence
 from strandline.log.stream.append_commit import Append

@@ -8,7 +8,7 @@ import pytest
 
 from strandline.clock import ManualClock
 from strandline.errors import CorruptManifestError
-from strandline.log.audit.stream_audit import open_unread, verify
+from strandline.log.audit.stream_audit import verify
 from strandline.log.index import index
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.commits import POLLS, PROBES
@@ -133,7 +133,7 @@ def test_a_stream_that_has_lost_a_mark_is_read_whole_without_an_index(lost: int)
     log = with_milestones(6)
     expected = read_items(log, 0)
     found = Log.open(without(log, mark_key(lost)))
-    (problem,) = verify(open_unread(log.storage)).problems
+    (problem,) = verify(Log.unread(log.storage)).problems
     assert problem.file == mark_key(lost)
     assert read_items(found, 0) == expected
     append(found, 200)

@@ -10,9 +10,8 @@ from strandline.clock import ManualClock
 from strandline.errors import StorageError, StreamMismatchError
 from strandline.log.operator_state.input_mark import InputMark, Marks, Position, ReplicaMark
 from strandline.log.operator_state.origin_logs import is_of, opened_origins
-from strandline.log.operator_state.replica_group import group_of
 from strandline.log.operator_state.standing import Standing
-from strandline.log.operator_state.upstream import Origin, origins_of, upstream_of
+from strandline.log.operator_state.upstream import Origin, group_of, origins_of, upstream_of
 from strandline.log.stream.append_commit import Append
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log

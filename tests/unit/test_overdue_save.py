@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from strandline.checkpoint.policy import Policy, instant, none, partial
-from strandline.log.operator_state.loss_table import loss_table
+from strandline.log.operator_state.loss_record import loss_table
 from strandline.log.stream import quiet
 from strandline.running.state.state_cache import StateCache
 from tests.simulation.machines import KeptStates

@@ -15,7 +15,8 @@ from strandline.checkpoint.saving import Occasion, with_costs
 from strandline.clock import ManualClock
 from strandline.errors import StrandlineWarning
 from strandline.log.operator_state.standing import FOOTPRINT_NS, Standing
-from strandline.running import step, step_output
+from strandline.log.stream import block_sequence
+from strandline.running import step
 from strandline.running.state.state_cache import StateCache
 from strandline.running.step import Done
 from strandline.spark.operator.recovery_warnings import RecoveryWarnings
@@ -75,7 +76,7 @@ def test_results_do_not_depend_on_what_is_measured() -> None:
         shown = iter(i * second for i in range(1 << 30))
         with (
             mock.patch.object(step, "stopwatch_s", lambda shown=shown: next(shown)),
-            mock.patch.object(step_output, "stopwatch_s", lambda shown=shown: next(shown)),
+            mock.patch.object(block_sequence, "stopwatch_s", lambda shown=shown: next(shown)),
             mock.patch.object(footprint_cost, "FOOTPRINTS_MIN", 1),
         ):
             case = Kept()
@@ -102,7 +103,7 @@ def test_many_small_batches_share_the_interval_of_a_long_period() -> None:
 
     with (
         mock.patch.object(step, "stopwatch_s", now_s),
-        mock.patch.object(step_output, "stopwatch_s", now_s),
+        mock.patch.object(block_sequence, "stopwatch_s", now_s),
         mock.patch.object(type(OPEN.fresh()), "save", slow),
         mock.patch.object(footprint_cost, "FOOTPRINTS_MIN", 1),
     ):

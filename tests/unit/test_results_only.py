@@ -110,7 +110,7 @@ def test_the_newest_time_of_a_stream_of_before_is_no_end_of_an_open_window(tmp_p
 def test_rates_are_of_results(streams: Streams) -> None:
     log = streams.output
     s = summary(log)
-    first = next(m for m in log.since(-1) if isinstance(m, AppendCommit))
+    first = next(m for m in log.after(-1) if isinstance(m, AppendCommit))
     later = len(results(log)) - sum(b.results for b in first.blocks)
     assert s.rate_seconds is not None
     assert s.rate == pytest.approx(later / s.rate_seconds)

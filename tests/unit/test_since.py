@@ -16,7 +16,7 @@ import strandline as sl
 from strandline.errors import OptionError, StreamMismatchError, TruncatedError
 from strandline.inputs.replicas.replica_check import require_same_operator
 from strandline.log.audit.stream_audit import verify
-from strandline.log.operator_state.replica_group import group_of
+from strandline.log.operator_state.upstream import group_of
 from strandline.log.stream.appends import before_append_at
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import commit_key

@@ -15,7 +15,7 @@ from strandline.control_columns import KIND, OFFSET
 from strandline.errors import NotAStreamError, StreamNotFoundError
 from strandline.log.audit import history
 from strandline.log.audit.problem import Problem
-from strandline.log.audit.stream_audit import VerifyReport, open_unread, verify
+from strandline.log.audit.stream_audit import VerifyReport, verify
 from strandline.log.index.index import ROOT_KEY, Index, Snapshot, load_snapshot
 from strandline.log.stream import block as blocks_
 from strandline.log.stream import commit_kinds
@@ -74,7 +74,7 @@ def log(storage: MemoryStorage, clock: ManualClock) -> Log:
 
 
 def verified(storage: MemoryStorage, clock: ManualClock) -> VerifyReport:
-    return verify(open_unread(storage, clock))
+    return verify(Log.unread(storage, clock))
 
 
 def only_problem(storage: MemoryStorage, clock: ManualClock) -> Problem:
@@ -104,7 +104,7 @@ def flipped(data: bytes) -> bytes:
 def test_a_healthy_stream_is_all_good_and_counted(log: Log, storage: MemoryStorage, clock: ManualClock) -> None:
     register(log, "average", [10, 20])
     seen: list[tuple[int, int, int]] = []
-    report = verify(open_unread(storage, clock), lambda *progress: seen.append(progress))
+    report = verify(Log.unread(storage, clock), lambda *progress: seen.append(progress))
     assert report.is_good
     assert report.problems == ()
     assert (report.commits, report.blocks, report.tuples, report.late_tuples) == (COMMITS + 1, 162, 800, 2)
@@ -235,7 +235,7 @@ def test_a_block_that_was_compacted_and_deleted_meanwhile_is_no_problem(
                 storage.delete(block.file)
             storage.delete(gone.file)
 
-    assert verify(open_unread(storage, clock), compact_meanwhile).is_good
+    assert verify(Log.unread(storage, clock), compact_meanwhile).is_good
 
 
 def published_block(log: Log, table: pa.Table, **claims: object) -> Block:
@@ -584,7 +584,7 @@ def test_an_index_that_was_written_anew_meanwhile_is_no_problem(
             storage.delete(old)
         return read(key)
 
-    reader = open_unread(storage, clock)
+    reader = Log.unread(storage, clock)
     monkeypatch.setattr(storage, "read", fold_meanwhile)
     report = verify(reader)
     assert report.problems == ()
@@ -631,7 +631,7 @@ def test_a_consumer_that_needs_what_was_dropped_is_named(log: Log, storage: Memo
 def test_what_is_not_a_stream_cannot_be_verified(clock: ManualClock) -> None:
     storage = MemoryStorage(clock)
     with pytest.raises(StreamNotFoundError):
-        open_unread(storage)
+        Log.unread(storage)
     storage.put("something", b"else")
     with pytest.raises(NotAStreamError):
-        open_unread(storage)
+        Log.unread(storage)

@@ -26,14 +26,13 @@ def verify(path: StreamPath, as_json: AsJson = False) -> None:
     Checks checksums, offsets, order, times, the index and the consumers; of an operator's stream also that it could
     recover. Changes nothing, and may run while others write. The exit code is 1 if there is a problem.
     """
-    from strandline.log.audit.stream_audit import open_unread
     from strandline.log.audit.stream_audit import verify as verify_log
     from strandline.log.storage.storage_url import open_storage
     from strandline.log.stream.log import Log
     from strandline.recovery import checkpoint_audit
 
     storage = open_storage(path)
-    log = open_unread(storage)
+    log = Log.unread(storage)
     bar = Progress(
         TextColumn("{task.description}", style=QUIET),
         BarColumn(),

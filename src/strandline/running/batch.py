@@ -15,8 +15,7 @@ from strandline.log.operator_state.outage import Outage
 from strandline.log.storage.storage import Durability, create_once
 from strandline.log.stream.append_commit import Append, AppendCommit
 from strandline.log.stream.block import Block
-from strandline.log.stream.block_sequence import BlockSequence
-from strandline.log.stream.control_tuples import control_block
+from strandline.log.stream.block_sequence import BlockSequence, control_block
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_errors import second_writer

@@ -29,11 +29,10 @@ from strandline.operators.operator import Definition, Operator
 from strandline.running.element import Element
 from strandline.running.state.live_operators import LiveOperator
 from strandline.running.state.state_cache import StateCache
-from strandline.running.step import ROWS_MIN, WINDOWS_MAX, Logs, Step, of_operator, operator_before
-from strandline.running.step_output import StepOutput
+from strandline.running.step import ROWS_MIN, WINDOWS_MAX, Logs, Step, finished, of_operator, operator_before
 from strandline.units import is_before, latest
 
-Emit = Callable[[list[pa.Array]], None]
+Emit = Callable[[list[pa.Array]], object]
 
 
 class Caches(NamedTuple):
@@ -112,11 +111,11 @@ def run(fork: ForkStep, first: int, element: Element, logs: Logs, caches: Caches
     found = _found(fork, element, caches)
     at_work = found or _anew(fork, element, logs, caches)
     operator, began = at_work.operator, at_work.position
-    output = StepOutput(logs.output, fork.stable.partition, first, fork.attempt)
+    output = logs.written(fork.stable.partition, first, fork.attempt)
     position = _take_in(fork, operator, began, fork.until, logs, lambda found: output.add(Kind.TENTATIVE, found))
     operator.save_nothing()
     operator.end()
-    blocks, results = output.finish(), output.count(Kind.TENTATIVE)
+    blocks, results = finished(output), output.counts[Kind.TENTATIVE]
     left = _leave(fork.attempt, at_work, caches)
     caches.stable.close()
     standing = replace(

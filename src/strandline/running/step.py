@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -21,7 +22,9 @@ from strandline.inputs.input import InputSlice, Piece, ReplayPlaces
 from strandline.log.operator_state import loss_record
 from strandline.log.operator_state.input_mark import Position
 from strandline.log.operator_state.standing import EXTENT_NS, REPLAY_NS, Standing, towards
+from strandline.log.storage.storage import create_once
 from strandline.log.stream.block import Block
+from strandline.log.stream.block_sequence import BlockSequence
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.operators.kernels.kernel_cache import TALLY
@@ -32,7 +35,6 @@ from strandline.running.element import Element
 from strandline.running.state.live_operators import LiveOperator
 from strandline.running.state.state_cache import StateCache
 from strandline.running.state.state_file import Arrays
-from strandline.running.step_output import StepOutput
 from strandline.units import is_before
 from strandline.wording import plural
 
@@ -104,6 +106,10 @@ class Logs:
         """Returns output and inputs as recovery can search them."""
         return self.opened() if self.opened is not None else (self.output, self.inputs)
 
+    def written(self, partition: int, first: int, attempt: str) -> BlockSequence:
+        """Returns the blocks that an attempt writes to a partition from the offset `first` on, none so far."""
+        return BlockSequence(self.output.spec, partition, first, attempt, partial(create_once, self.output.storage))
+
 
 def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Clock) -> Done:
     """Runs the step: writes its blocks, leaves its state in the cache, publishes nothing."""
@@ -116,7 +122,7 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
         operator.advance(begin.bound)  # time may have passed without a step
     recovered_s = stopwatch_s()
     first = operator.input_end
-    output = StepOutput(logs.output, step.partition, step.output_end, step.attempt)
+    output = logs.written(step.partition, step.output_end, step.attempt)
     rows = min(operator.rows_at_once, max(step.slice.tuples_max, ROWS_MIN))
     pieces = input_.ahead(step.slice, step.partition, first, rows)
     boundary, taken = _feed(operator, step.slice, pieces, output, places)
@@ -132,10 +138,10 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
     saved_s, kernels_s = stopwatch_s(), TALLY.seconds - kernels_s
     output.add(Kind.G_OPEN, saved.footprints.opened)
     output.add(Kind.G_CHECK, saved.footprints.checked)
-    blocks = output.finish()
+    blocks = finished(output)
     standing = standing_after(operator, element.policy, occasion, (step.output_end, output.end), saved)
     counted = step.before.results if step.before else 0
-    results = None if counted is None else counted + output.count(Kind.RESULT)
+    results = None if counted is None else counted + output.counts[Kind.RESULT]
     standing = replace(standing, attempt=step.attempt, host=step.host, results=results)
     standing = places.noted(standing, step.slice)
     aside = _with(operator.aside.tables, recovery)
@@ -145,16 +151,17 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
         standing = replace(standing, losses=loss_record.add(logs.output.storage, step.attempt, standing.losses, losses))
     left = _leave(operator, step, cache, places, whole=recovery is not None or step.before is None)
     failpoint("after-state")
-    checked, save_s = output.count(Kind.G_CHECK), max(0.0, saved_s - fed_s - kernels_s)
-    cost = FootprintCost(saved.footprints.rows, checked, output.rows, save_s, output.write_s, output.store_s)
-    standing = _priced(standing, step.before, (output.rows, output.write_s), (tuples, feed_s), recovery)
+    rows = output.counts.total()
+    checked, save_s = output.counts[Kind.G_CHECK], max(0.0, saved_s - fed_s - kernels_s)
+    cost = FootprintCost(saved.footprints.rows, checked, rows, save_s, output.write_s, output.store_s)
+    standing = _priced(standing, step.before, (rows, output.write_s), (tuples, feed_s), recovery)
     return Done(
         blocks,
         with_costs(standing, element.policy, occasion, cost),
         element.definition.result_boundary(time, operator.input_end),
         tuples=tuples,
-        results=output.count(Kind.RESULT),
-        opened=output.count(Kind.G_OPEN),
+        results=output.counts[Kind.RESULT],
+        opened=output.counts[Kind.G_OPEN],
         checked=checked,
         state_bytes=left,
         seconds=stopwatch_s() - began_s,
@@ -181,6 +188,14 @@ def _leave(operator: Operator, step: Step, cache: StateCache, places: ReplayPlac
     return cache.leave(step.attempt, parent, state, whole=whole)
 
 
+def finished(output: BlockSequence) -> tuple[Block, ...]:
+    """Returns all blocks, durable, under names that no other attempt uses; none if there is nothing to write."""
+    failpoint("before-block")
+    output.finish()
+    failpoint("after-block")
+    return tuple(output.blocks)
+
+
 def _with(aside: Mapping[str, Sequence[pa.Table]], recovery: Recovery | None) -> Mapping[str, Sequence[pa.Table]]:
     """Returns the tuples that the step set aside, behind those of the recovery with which it began."""
     if recovery is None or not recovery.aside:
@@ -190,7 +205,7 @@ def _with(aside: Mapping[str, Sequence[pa.Table]], recovery: Recovery | None) ->
 
 
 def _feed(
-    operator: Operator, slice_: InputSlice, pieces: Iterator[Piece], output: StepOutput, places: ReplayPlaces
+    operator: Operator, slice_: InputSlice, pieces: Iterator[Piece], output: BlockSequence, places: ReplayPlaces
 ) -> tuple[int | None, int]:
     """Takes in tuples until all are in, or enough; returns up to which time windows are closed, and how many tuples."""
     first, boundary, taken = operator.input_end, slice_.begin.bound, 0
@@ -203,7 +218,7 @@ def _feed(
         if not piece.is_edge:
             continue
         boundary = _close(operator, piece.boundary, boundary, output)
-        is_much = output.rows + operator.opened >= WINDOWS_MAX or operator.aside.nbytes >= ASIDE_BYTES_MAX
+        is_much = output.counts.total() + operator.opened >= WINDOWS_MAX or operator.aside.nbytes >= ASIDE_BYTES_MAX
         if is_much or piece.end - first >= slice_.tuples_max:
             break
     if operator.input_end == slice_.end:
@@ -211,7 +226,7 @@ def _feed(
     return boundary, taken
 
 
-def _close(operator: Operator, boundary: int | None, before: int | None, output: StepOutput) -> int | None:
+def _close(operator: Operator, boundary: int | None, before: int | None, output: BlockSequence) -> int | None:
     """Closes windows up to the boundary, if it is later than the one before; returns the later of the two."""
     if boundary is None or not is_before(before, boundary):
         return before

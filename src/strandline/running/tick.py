@@ -20,7 +20,7 @@ from strandline.log.operator_state.input_mark import Marks
 from strandline.log.operator_state.outage import ForkStanding, Outage
 from strandline.log.stream.append_commit import Append
 from strandline.log.stream.block import Block
-from strandline.log.stream.control_tuples import control_block
+from strandline.log.stream.block_sequence import control_block
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer

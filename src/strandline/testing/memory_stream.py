@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from strandline.control_columns import REASON
 from strandline.errors import OptionError
-from strandline.log.operator_state.loss_table import loss_table
+from strandline.log.operator_state.loss_record import loss_table
 from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.kinds import only_results
 from strandline.log.stream.log import Log

@@ -16,7 +16,7 @@ from strandline.inputs.replicas.replica_set import ReplicaSet, ReplicaUser
 from strandline.inputs.replicas.replica_watch import results_of
 from strandline.inputs.replicas.result_span import Held, ResultSpan
 from strandline.log.index.seek import offsets_at
-from strandline.log.operator_state.replica_group import group_of
+from strandline.log.operator_state.upstream import group_of
 from strandline.log.reading.result_ordinals import first_kept_result, offset_of_result, results_before
 from strandline.log.stream.listing import listed
 from strandline.log.stream.log import Log

@@ -10,8 +10,7 @@ import xxhash
 from strandline.errors import NotAStreamError, StreamError, StreamMismatchError, TruncatedError
 from strandline.inputs.stated_operator import words_of
 from strandline.log.operator_state.beginning import since_text
-from strandline.log.operator_state.replica_group import compared
-from strandline.log.operator_state.upstream import origins_of
+from strandline.log.operator_state.upstream import compared, origins_of
 from strandline.log.reading.result_ordinals import offset_of_result
 from strandline.log.stream import spec as spec_
 from strandline.log.stream.log import Log

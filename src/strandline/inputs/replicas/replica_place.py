@@ -33,7 +33,7 @@ class ReplicaPlace:
 
     partitions: tuple[ResultPlace, ...]
     group: str
-    """Of which replicas, see `replica_group.group_of`."""
+    """Of which replicas, see `upstream.group_of`."""
     stream: str = ""
     """The id of that replica's stream."""
     offsets: tuple[int, ...] = ()

@@ -22,7 +22,7 @@ from strandline.inputs.replicas.replica_place import ReplicaPlace, ResultPlace
 from strandline.inputs.replicas.replica_set import ReplicaSet, ReplicaUser
 from strandline.inputs.replicas.replica_story import RESULT, Heard, Story
 from strandline.inputs.replicas.replica_watch import results_of
-from strandline.log.operator_state.replica_group import group_of
+from strandline.log.operator_state.upstream import group_of
 from strandline.log.reading.result_ordinals import first_kept_result, offset_of_result
 from strandline.log.reading.tentative_results import CHANGES, TENTATIVE
 from strandline.log.stream.kinds import Kind

@@ -11,7 +11,7 @@ from strandline.clock import SYSTEM_CLOCK, Clock
 from strandline.errors import CorruptManifestError, StorageError, StrandlineError, StreamMismatchError
 from strandline.inputs.replicas.replica_check import require_replicable, require_result, row_checksum
 from strandline.inputs.replicas.replica_set import MISSING
-from strandline.log.operator_state.replica_group import group_of
+from strandline.log.operator_state.upstream import group_of
 from strandline.log.reading.result_ordinals import offset_of_result
 from strandline.log.storage.storage import Storage
 from strandline.log.stream.block import Block
@@ -48,7 +48,7 @@ class ResultSpan:
     last: str
     """A checksum of the result before the first, see `ResultPlace`."""
     group: str
-    """Of which replicas, see `replica_group.group_of`."""
+    """Of which replicas, see `upstream.group_of`."""
     held: Held | None = None
     """Where they were when they were looked for; None if no replica had them."""
 

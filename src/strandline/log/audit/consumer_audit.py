@@ -9,7 +9,7 @@ from strandline.errors import KeyMissingError, StrandlineError
 from strandline.log.audit.problem import Problem
 from strandline.log.storage.storage import Storage, is_temporary
 from strandline.log.stream.log_state import LogState
-from strandline.log.stream.manifest import unseal
+from strandline.log.stream.manifest import read_sealed
 from strandline.log.upkeep import consumer_registry
 
 
@@ -30,7 +30,7 @@ def words(storage: Storage) -> tuple[dict[str, Word], dict[str, Problem]]:
             continue
         name = listed.key.removeprefix(f"{consumer_registry.FOLDER}/").removesuffix(".json")
         try:
-            body = unseal(storage.read(listed.key), listed.key)
+            body = read_sealed(storage, listed.key)
             found[name] = Word(tuple(int(need) for need in body["needs"]), int(body["seq"]))
         except KeyMissingError:
             continue  # unregistered a moment ago

@@ -94,16 +94,11 @@ class LiveBlocks:
 def _require_same_tuples(block: Block, gone: Sequence[Block]) -> None:
     """Raises unless the compacted block has the offsets, kinds and times of the blocks that it replaces."""
     tuples = sum(b.tuples for b in gone)
+    name = f"its block {block.file} (partition {block.partition}, offsets {block.first} to {block.end - 1})"
     if not gone or gone[0].first != block.first or gone[-1].end != block.end or tuples != block.tuples:
-        raise _unusable(
-            f"its block {block.file} (partition {block.partition}, offsets {block.first} to {block.end - 1}) "
-            f"does not take the place of whole blocks"
-        )
+        raise _unusable(f"{name} does not take the place of whole blocks")
     if any(b.reason != block.reason for b in gone):
-        raise _unusable(
-            f"its block {block.file} (offsets {block.first} to {block.end - 1}) says {block.reason!r} of tuples "
-            f"that are in the side log for other reasons, too"
-        )
+        raise _unusable(f"{name} says {block.reason!r} of tuples that are in the side log for other reasons, too")
     rows: Counter[str] = Counter()
     for b in gone:
         rows.update(b.rows)
@@ -113,8 +108,7 @@ def _require_same_tuples(block: Block, gone: Sequence[Block]) -> None:
     fits = times[0] <= block.time_min <= block.time_max <= times[1]
     if dict(rows) != dict(block.rows) or (times != (block.time_min, block.time_max) if is_exact else not fits):
         raise _unusable(
-            f"its block {block.file} (partition {block.partition}, offsets {block.first} to {block.end - 1}) "
-            f"has {dict(block.rows)} at times {block.time_min} to {block.time_max}, "
+            f"{name} has {dict(block.rows)} at times {block.time_min} to {block.time_max}, "
             f"the blocks it replaces {dict(rows)} at times {times[0]} to {times[1]}"
         )
 
@@ -148,7 +142,8 @@ class History:
             return
         if self._is_behind and isinstance(m, AppendCommit):
             state = _caught_up(state, m)
-            self._note_holes(state.ends)
+            ends = enumerate(zip(self.state.ends, state.ends, strict=True))
+            self.holes += [(p, old, new) for p, (old, new) in ends if new > old]
         state = state.apply(m)
         if isinstance(m, CompactCommit):
             for b in m.blocks:
@@ -173,17 +168,14 @@ class History:
             self.live[b.partition].replace(b, is_checked=False)
             self.compacted.add(b.file)
             ends[b.partition] = max(ends[b.partition], b.end)  # it may hold the very tuples whose commit is lost
-            self.holes = [hole for hole in self.holes if not _is_inside(hole, b)]
+            self.holes = [
+                (p, first, end) for p, first, end in self.holes if p != b.partition or first < b.first or end > b.end
+            ]
         self.state = replace(self.state, seq=m.seq, starts=starts, ends=tuple(ends), tip=m.checksum)
 
     def _drop_before(self, starts: Sequence[int]) -> None:
         for live, start in zip(self.live, starts, strict=True):
             live.drop_before(start)
-
-    def _note_holes(self, ends: Sequence[int]) -> None:
-        for p, (old, new) in enumerate(zip(self.state.ends, ends, strict=True)):
-            if new > old:
-                self.holes.append((p, old, new))
 
     def skip(self) -> None:
         """Goes past a manifest that cannot be used. The next append says where the offsets stand then."""
@@ -233,11 +225,6 @@ def _caught_up(state: LogState, m: AppendCommit) -> LogState:
         return state
     ends = tuple(max(old, firsts.get(p, end)) for p, (old, end) in enumerate(zip(state.ends, m.ends, strict=True)))
     return replace(state, ends=ends)
-
-
-def _is_inside(hole: tuple[int, int, int], block: Block) -> bool:
-    partition, first, end = hole
-    return partition == block.partition and block.first <= first and end <= block.end
 
 
 def _unusable(why: str) -> CorruptManifestError:

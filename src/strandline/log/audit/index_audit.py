@@ -13,10 +13,10 @@ from strandline.log.audit.problem import Problem
 from strandline.log.index.index import ROOT_KEY, Child, Index, Snapshot
 from strandline.log.index.leaf import Leaf
 from strandline.log.stream.block import Block
+from strandline.log.stream.log import END
 from strandline.log.stream.log_state import LogState
 from strandline.log.stream.spec import StreamSpec
 
-_END = (1 << 63) - 1
 _TODO = f"delete {ROOT_KEY}; the index is rebuilt from the manifests"
 
 
@@ -52,17 +52,18 @@ class IndexAudit:
 
     def _blocks(self, partition: int) -> Iterator[Block]:
         start = self.snapshot.state.starts[partition]
-        return self.index.blocks(self.snapshot.children, partition, start, _END)
+        return self.index.blocks(self.snapshot.children, partition, start, END)
 
     def differences(self, history: History) -> list[Problem]:
-        """Yields where the index and the fold of the manifests do not agree."""
+        """Returns where the index and the fold of the manifests do not agree: in one problem a partition."""
         found = list(self._differences_of_state(history.state))
         for partition, live in enumerate(history.live):
-            wrong = _Wrong()
-            for ours, theirs in _side_by_side(live, self._blocks(partition)):
-                if ours != theirs:
-                    wrong.add(ours, theirs)
-            found += wrong.problems()
+            wrong = ((a, b) for a, b in _side_by_side(live, self._blocks(partition)) if a != b)
+            if (first := next(wrong, None)) is not None:
+                others = sum(1 for _ in wrong)
+                more = f" (and {others} further blocks of this partition)" if others else ""
+                problem = _difference(*first)
+                found.append(replace(problem, what=problem.what + more))
         return found
 
     def _differences_of_state(self, state: LogState) -> Iterator[Problem]:
@@ -82,9 +83,9 @@ class IndexAudit:
         """
         found: list[Problem] = []
         for leaf in map(self.index.leaf, self.index.leaves(self.snapshot.children)):
+            has_results = leaf.results > 0  # no search looks for footprints by their time
             for partition in np.unique(leaf.partition):
-                # No search looks for footprints by their time.
-                own = np.flatnonzero((leaf.partition == partition) & leaf.has_results)
+                own = np.flatnonzero((leaf.partition == partition) & has_results)
                 if not len(own):
                     continue
                 extremes = {int(own[np.argmax(leaf.time_max[own])]), int(own[np.argmin(leaf.time_min[own])])}
@@ -103,32 +104,16 @@ class IndexAudit:
             yield Problem("index", what, ROOT_KEY, b.partition, b.first, b.end, todo=_TODO)
 
 
-class _Wrong:
-    """The differences of one partition: one problem, however many blocks it concerns."""
-
-    def __init__(self) -> None:
-        self._blocks = 0
-        self._first: Problem | None = None
-
-    def add(self, ours: Block | None, theirs: Block | None) -> None:
-        self._blocks += 1
-        if self._first is not None:
-            return
-        b = ours or theirs
-        assert b is not None
-        if theirs is None:
-            what = f"the index does not know the block {b.file}"
-        elif ours is None:
-            what = f"the index knows a block that the manifests do not have here, {b.file}"
-        else:
-            what = f"the index says {theirs} where the manifests say {ours}"
-        self._first = Problem("index", what, ROOT_KEY, b.partition, b.first, b.end, todo=_TODO)
-
-    def problems(self) -> list[Problem]:
-        if self._first is None:
-            return []
-        more = f" (and {self._blocks - 1} further blocks of this partition)" if self._blocks > 1 else ""
-        return [replace(self._first, what=self._first.what + more)]
+def _difference(ours: Block | None, theirs: Block | None) -> Problem:
+    b = ours or theirs
+    assert b is not None
+    if theirs is None:
+        what = f"the index does not know the block {b.file}"
+    elif ours is None:
+        what = f"the index knows a block that the manifests do not have here, {b.file}"
+    else:
+        what = f"the index says {theirs} where the manifests say {ours}"
+    return Problem("index", what, ROOT_KEY, b.partition, b.first, b.end, todo=_TODO)
 
 
 def _side_by_side(ours: Iterable[Block], theirs: Iterable[Block]) -> Iterator[tuple[Block | None, Block | None]]:

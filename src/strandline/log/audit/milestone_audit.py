@@ -41,7 +41,7 @@ class MilestoneAudit:
         """Returns the contents of the newest milestone, if it can be read, and what is wrong with it."""
         try:
             snapshot = self._commits.snapshot()
-            problems = [] if snapshot is None else [*self._unreadable(snapshot), *self._unreadable_cuts()]
+            problems = [] if snapshot is None else list(self._unreadable(snapshot))
         except (StrandlineError, KeyError, TypeError, ValueError) as problem:
             what, where = (problem.what, problem.where) if isinstance(problem, StrandlineError) else (repr(problem), "")
             file = where.removeprefix(f"{self._storage.url}/") if isinstance(problem, CorruptManifestError) else where
@@ -53,8 +53,6 @@ class MilestoneAudit:
     def _unreadable(self, snapshot: Snapshot) -> Iterator[Problem]:
         for problem in IndexAudit(Index(self._storage), snapshot, self._spec).unreadable():
             yield Problem("milestone", "a file of the newest milestone is missing or rotten", problem.file, todo=_TODO)
-
-    def _unreadable_cuts(self) -> Iterator[Problem]:
         for file in self._commits.cut_files():
             try:
                 found = cuts.read(self._storage, file, self._spec.id)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from strandline.clock import SYSTEM_CLOCK, Clock, stopwatch_s
+from strandline.clock import stopwatch_s
 from strandline.errors import CorruptManifestError, DroppedError, KeyMissingError, StrandlineError
 from strandline.log.audit import consumer_audit
 from strandline.log.audit.block_audit import BlockAudit
@@ -25,15 +25,12 @@ from strandline.log.index.index import ROOT_KEY, Index, Snapshot, covers
 from strandline.log.operator_state import loss_record
 from strandline.log.operator_state.standing import Standing
 from strandline.log.storage.storage import Storage
-from strandline.log.stream import milestone, spec
 from strandline.log.stream.block import Block
 from strandline.log.stream.commit import Commit
 from strandline.log.stream.commit_kinds import CompactCommit, TruncateCommit
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import commit_key, seq_of
-from strandline.log.stream.spec import StreamSpec
-from strandline.log.upkeep import consumer_registry
-from strandline.log.upkeep.unreferenced import IsLive, always, partition_of, unreferenced
+from strandline.log.upkeep.unreferenced import IsLive, is_live_in, unreferenced
 from strandline.wording import plural
 
 Progress = Callable[[int, int, int], None]
@@ -78,15 +75,6 @@ class VerifyReport:
     def to_json(self) -> dict[str, Any]:
         """Returns plain values, for users' programs."""
         return {"is_good": self.is_good, **asdict(self)}
-
-
-def open_unread(storage: Storage, clock: Clock = SYSTEM_CLOCK) -> Log:
-    """Opens the stream at this place without reading its commits: `Log.open` stops at the first rotten one."""
-    try:
-        data = storage.read(spec.KEY)
-    except KeyMissingError:
-        return Log.open(storage, clock)  # raises, and says what is there instead
-    return Log(storage, StreamSpec.from_json(data, f"{storage.url}/{spec.KEY}"), clock)
 
 
 def verify(log: Log, progress: Progress | None = None) -> VerifyReport:
@@ -141,7 +129,9 @@ class _Verification:
     def _fold(self) -> None:
         # The snapshot before the manifests: then every commit that it knows must be there.
         snapshot = self._load_snapshot()
-        last_known = max(self._log.state.seq, snapshot.state.seq if snapshot else -1, self._last_listed())
+        # A listing may lag, but shows commits behind a hole.
+        listed = (seq for found in self._storage.list("commits") if (seq := seq_of(found.key)) is not None)
+        last_known = max([self._log.state.seq, snapshot.state.seq if snapshot else -1, *listed])
         history = self._history
         missing: list[int] = []
         self._begin()
@@ -189,7 +179,7 @@ class _Verification:
         if adopted is not None:
             found = IndexAudit(Index(self._storage), adopted, self._log.spec)
             self._history.adopt(adopted.state, found.blocks())
-            self._milestone_files = commits.newest_files()
+            self._milestone_files = commits.files(commits.newest)
         elif commits.kept:
             self._cause = self._cause or problems[0]
             self._history.go_to(commits.kept - 1)
@@ -236,11 +226,6 @@ class _Verification:
             many = plural(len(self._absent), "block")
             found.append(f"{many} not there, perhaps replaced by what is lost: {_some(self._absent)}")
         return (*found, "verify again when it is restored") if found else ()
-
-    def _last_listed(self) -> int:
-        """Returns the newest commit of a listing, which may lag, but shows commits behind a hole."""
-        seqs = (seq_of(listed.key) for listed in self._storage.list("commits"))
-        return max((seq for seq in seqs if seq is not None), default=-1)
 
     def _load_snapshot(self) -> Snapshot | None:
         where = f"{self._storage.url}/{ROOT_KEY}"
@@ -340,22 +325,10 @@ class _Verification:
         return Unreferenced(files, size_bytes, tuple(names))
 
     def _is_live_in(self, folder: str) -> IsLive:
-        if folder == consumer_registry.FOLDER:
-            return always
         if folder == "commits":
-            return self._is_live_commit
-        if folder == loss_record.FOLDER:
-            records = loss_record.live_records(self._storage, (s.losses for s in self._history.state.standings))
-            return always if records is None else records.__contains__
-        if folder in ("snapshots", milestone.FOLDER):
-            return (self._index_files | self._milestone_files).__contains__
-        partition = partition_of(folder, self._log.spec)
-        live = () if partition is None else self._history.live[partition]
-        return {b.file for b in live}.__contains__
-
-    def _is_live_commit(self, key: str) -> bool:
-        seq = seq_of(key)
-        return not seq or seq >= self._log.kept  # the first one stays
+            return lambda key: not (seq := seq_of(key)) or seq >= self._log.kept  # the first one stays
+        history, files = self._history, self._index_files | self._milestone_files
+        return is_live_in(folder, self._log, history.state.standings, history.live.__getitem__, lambda: files)
 
 
 def _forgotten(storage: Storage, standings: Sequence[Standing]) -> Iterator[Problem]:

@@ -7,18 +7,17 @@ all nor their blocks (the index has those), only places to stop at that lie clos
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from strandline.errors import CorruptManifestError
 from strandline.log.storage.storage import Storage
 from strandline.log.stream.append_commit import AppendCommit
-from strandline.log.stream.block import checksum
 from strandline.log.stream.commit import Commit
+from strandline.log.stream.json_part import JsonPart
+from strandline.log.stream.manifest import read_checked
 
 TUPLES_MAX = 100_000
 TUPLES_MAX_PER_PARTITION = 1_000
@@ -39,7 +38,7 @@ _SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class CutFile:
+class CutFile(JsonPart):
     """One file of cuts, as a milestone names it."""
 
     file: str
@@ -49,15 +48,6 @@ class CutFile:
     """The commit of its last cut."""
     ends: tuple[int, ...]
     """The ends at its last cut."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the entry of this file in the milestone's file."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> CutFile:
-        """Returns the entry that `to_json` wrote."""
-        return cls(**{**body, "ends": tuple(body["ends"])})
 
     @property
     def is_full(self) -> bool:
@@ -75,28 +65,11 @@ def encode(cuts: Sequence[AppendCommit]) -> bytes:
 
 def read(storage: Storage, file: CutFile, stream: str) -> list[AppendCommit]:
     """Returns the cuts of a file, as appends without blocks."""
-    data = storage.read(file.file)
-    if checksum(data) != file.checksum:
-        raise CorruptManifestError(
-            "the cuts of a milestone are not what was written",
-            where=f"{storage.url}/{file.file}",
-            stream=storage.url,
-            todo="restore the file from a copy",
-        )
+    todo = "restore the file from a copy"
+    data = read_checked(storage, file.file, file.checksum, "the cuts of a milestone are", todo)
     table = pq.read_table(pa.BufferReader(data), use_threads=False)
-    return [
-        AppendCommit(
-            seq=row["seq"],
-            stream=stream,
-            published_us=row["published_us"],
-            ends=tuple(row["ends"]),
-            boundaries=tuple(row["boundaries"]),
-            time_max=row["time_max"],
-            finished=row["finished"],
-            checksum=row["checksum"],
-        )
-        for row in table.to_pylist()
-    ]
+    found = ({**row, "ends": tuple(row["ends"]), "boundaries": tuple(row["boundaries"])} for row in table.to_pylist())
+    return [AppendCommit(stream=stream, **row) for row in found]
 
 
 def chosen(commit: Callable[[int], Commit], seqs: range, before: int, partitions: int) -> Iterator[AppendCommit]:

@@ -140,7 +140,7 @@ def tuples_kept(log: Log) -> int:
     starts, ends = np.asarray(log.state.starts), np.asarray(log.state.ends)
     if log.spec.operator is None:
         return int((ends - starts)[:-1].sum())
-    appended = (b for m in log.tail if isinstance(m, AppendCommit) for b in m.blocks)
+    appended = (b for m in log.tail.commits if isinstance(m, AppendCommit) for b in m.blocks)
     index = Index(log.storage)
 
     def below(children: Sequence[Child]) -> int:
@@ -165,8 +165,8 @@ def tuples_kept(log: Log) -> int:
 
 def _live_leaves(log: Log) -> Iterator[Leaf]:
     """Yields the entries of the index, less those that later commits replaced, plus those that they added."""
-    replacements = outermost(b for m in log.tail if isinstance(m, CompactCommit) for b in m.blocks)
-    appended = Leaf.of(b for m in log.tail if isinstance(m, AppendCommit) for b in m.blocks)
+    replacements = outermost(b for m in log.tail.commits if isinstance(m, CompactCommit) for b in m.blocks)
+    appended = Leaf.of(b for m in log.tail.commits if isinstance(m, AppendCommit) for b in m.blocks)
     index = Index(log.storage)
     for leaf in itertools.chain(map(index.leaf, index.leaves(log.snapshot.children)), [appended]):
         drop = leaf.covered_by(replacements)

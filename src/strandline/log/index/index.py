@@ -16,7 +16,7 @@ import bisect
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from strandline.log.stream.block import Block, checksum
 from strandline.log.stream.commit import Commit
 from strandline.log.stream.commit_kinds import CompactCommit
 from strandline.log.stream.log_state import LogState
-from strandline.log.stream.manifest import FORMAT, commit_key, seal, unseal
+from strandline.log.stream.manifest import FORMAT, commit_key, read_checked, read_sealed, seal, unseal
 
 FOLD_EVERY = 64
 FANOUT = 64
@@ -36,6 +36,7 @@ LEAF_ENTRIES_MAX = 100_000
 _FOLDER = "snapshots"
 ROOT_KEY = f"{_FOLDER}/root.json"
 _CACHED = 16
+_FIRST = -(1 << 63)
 _T = TypeVar("_T")
 
 
@@ -134,7 +135,8 @@ class Index:
         low = bisect.bisect_right(children, first, key=lambda c: c.ends[partition])
         is_late = bool(children) and partition == len(children[0].ends) - 1
         if time_from is not None and not is_late:
-            low = max(low, bisect.bisect_left(children, time_from, key=lambda c: _or_smallest(c.time_max)))
+            after = bisect.bisect_left(children, time_from, key=lambda c: _FIRST if c.time_max is None else c.time_max)
+            low = max(low, after)
         for i in range(low, len(children)):
             child = children[i]
             if child.firsts[partition] >= end:
@@ -182,75 +184,44 @@ class Index:
 
     def read(self, child: Child) -> bytes:
         """Returns the bytes of a leaf or node; raises if their checksum is wrong."""
-        data = self._storage.read(child.file)
-        if checksum(data) != child.checksum:
-            is_derived = child.file.startswith(f"{_FOLDER}/")
-            raise CorruptManifestError(
-                f"a file of {'the index' if is_derived else 'a milestone'} is not what was written",
-                where=f"{self._storage.url}/{child.file}",
-                stream=self._storage.url,
-                todo=f"delete {ROOT_KEY}; the index is rebuilt" if is_derived else "restore it from a copy",
-            )
-        return data
+        what, todo = "a file of a milestone is", "restore it from a copy"
+        if child.file.startswith(f"{_FOLDER}/"):
+            what, todo = "a file of the index is", f"delete {ROOT_KEY}; the index is rebuilt"
+        return read_checked(self._storage, child.file, child.checksum, what, todo)
 
     # ------------------------------------------------------------------ folding
 
     def fold(self, snapshot: Snapshot, tail: Sequence[Commit]) -> Snapshot:
-        """Returns the snapshot after the commits of `tail`, with its new files written; the caller puts the root
-        itself."""
-        state = snapshot.state
-        before = state
-        added: list[Block] = []
-        edits = _Edits()
-        for manifest in tail:
-            state = state.apply(manifest)
-            if isinstance(manifest, AppendCommit):
-                added += manifest.blocks
-            elif isinstance(manifest, CompactCommit):
-                edits.replacements += manifest.blocks
-        edits.replacements = outermost(edits.replacements)
-        edits.starts = state.starts
+        """Writes the new files of the snapshot after the commits of `tail`; returns it, to be put at the root."""
+        state = before = snapshot.state
+        for m in tail:
+            state = state.apply(m)
+        added = [b for m in tail if isinstance(m, AppendCommit) for b in m.blocks]
+        replacements = outermost(b for m in tail if isinstance(m, CompactCommit) for b in m.blocks)
+        edits = _Edits(replacements, state.starts)
         children = list(snapshot.children)
         if added:
-            children.append(
-                self._write_leaf(
-                    Leaf.of(added), before.ends, state.ends, state.time_max, state.boundary, seq=state.seq, level=0
-                )
-            )
-        if edits.replacements or state.starts != before.starts:
+            bounds = before.ends, state.ends, state.time_max, state.boundary, state.seq
+            children.append(self._write_leaf(Leaf.of(added), Child("", "", 0, True, 0, 0, 0, *bounds)))
+        if replacements or state.starts != before.starts:
             children = self._edited(children, edits)
         return Snapshot(snapshot.stream, state, tuple(self._merged(children)))
 
-    def _write_leaf(
-        self,
-        leaf: Leaf,
-        firsts: tuple[int, ...],
-        ends: tuple[int, ...],
-        time_max: int | None,
-        boundary: int | None,
-        *,
-        seq: int,
-        level: int,
-    ) -> Child:
+    def _write_leaf(self, leaf: Leaf, place: Child) -> Child:
+        """Writes a leaf; `place` says where it stands in the index."""
         data = leaf.encode()
         sum_ = checksum(data)
         # The checksum in the name: two processes that fold the same commits write the same file, harmlessly.
-        file = f"{_FOLDER}/{seq:020d}-{level}-{sum_.partition(':')[2]}.parquet"
+        file = f"{_FOLDER}/{place.seq:020d}-{place.level}-{sum_.partition(':')[2]}.parquet"
         self._storage.put(file, data)
         _remember(self._leaves, file, leaf)
-        return Child(
+        return replace(
+            place,
             file=file,
             checksum=sum_,
-            level=level,
-            is_leaf=True,
             entries=len(leaf),
             tuples=int((leaf.end - leaf.first).sum()),
             size_bytes=int(leaf.size_bytes.sum()),
-            firsts=firsts,
-            ends=ends,
-            time_max=time_max,
-            boundary=boundary,
-            seq=seq,
             results=int(leaf.results.sum()),
         )
 
@@ -271,7 +242,7 @@ class Index:
             tuples=sum(c.tuples for c in children),
             size_bytes=sum(c.size_bytes for c in children),
             firsts=children[0].firsts,
-            results=_sum(c.results for c in children),
+            results=None if None in (counted := [c.results for c in children]) else sum(filter(None, counted)),
         )
 
     def _merged(self, children: list[Child]) -> list[Child]:
@@ -281,9 +252,7 @@ class Index:
             level, last = group[0].level + 1, group[-1]
             if all(c.is_leaf for c in group) and sum(c.entries for c in group) <= LEAF_ENTRIES_MAX:
                 leaf = Leaf.joined(self.leaf(c) for c in group)
-                merged = self._write_leaf(
-                    leaf, group[0].firsts, last.ends, last.time_max, last.boundary, seq=last.seq, level=level
-                )
+                merged = self._write_leaf(leaf, replace(last, firsts=group[0].firsts, level=level))
             else:
                 merged = self._write_node(group, level)
             children[-FANOUT:] = [merged]
@@ -317,18 +286,15 @@ class Index:
         leaf = self.leaf(child)
         drop = (leaf.end <= np.asarray(edits.starts)[leaf.partition]) | leaf.covered_by(edits.replacements)
         kept = [r for r in own if r.end > edits.starts[r.partition]]
-        leaf = leaf.edited(drop, kept)
-        return self._write_leaf(
-            leaf, tuple(firsts), tuple(ends), time_max, child.boundary, seq=child.seq, level=child.level
-        )
+        place = replace(child, firsts=tuple(firsts), ends=tuple(ends), time_max=time_max)
+        return self._write_leaf(leaf.edited(drop, kept), place)
 
 
-class _Edits:
+class _Edits(NamedTuple):
     """The changes that compactions and truncations make to entries of the index."""
 
-    def __init__(self) -> None:
-        self.replacements: list[Block] = []
-        self.starts: tuple[int, ...] = ()
+    replacements: list[Block]
+    starts: tuple[int, ...]
 
     def touch(self, child: Child) -> bool:
         """Returns whether anything of the child changes."""
@@ -362,7 +328,7 @@ def load_snapshot(storage: Storage, stream: str) -> Snapshot | None:
     That is: missing, torn, of another stream, or ahead of the commits (in a copy made while the stream was written).
     """
     try:
-        snapshot = Snapshot.decode(storage.read(ROOT_KEY), f"{storage.url}/{ROOT_KEY}")
+        snapshot = Snapshot.from_json(read_sealed(storage, ROOT_KEY))
     except (KeyMissingError, CorruptManifestError):
         return None
     fits = snapshot.stream == stream and storage.exists(commit_key(snapshot.state.seq))
@@ -374,12 +340,3 @@ def _remember(cache: OrderedDict[str, _T], file: str, found: _T) -> None:
     cache.move_to_end(file)
     if len(cache) > _CACHED:
         cache.popitem(last=False)
-
-
-def _sum(numbers: Iterable[int | None]) -> int | None:
-    known = list(numbers)
-    return None if None in known else sum(n for n in known if n is not None)
-
-
-def _or_smallest(time: int | None) -> int:
-    return -(1 << 63) if time is None else time

@@ -70,12 +70,6 @@ class Leaf:
         return cls(table.sort_by([("partition", "ascending"), ("first", "ascending")]))
 
     @property
-    def has_results(self) -> npt.NDArray[np.bool_]:
-        """Of each entry, whether its block holds others than footprints."""
-        found: npt.NDArray[np.bool_] = pc.match_substring(self.table.column("rows"), '"result"').to_numpy()
-        return found
-
-    @property
     def results(self) -> Ints:
         """Of each entry, how many results its block holds."""
         found = pc.struct_field(pc.extract_regex(self.table.column("rows"), r'"result":\s*(?P<rows>\d+)'), "rows")
@@ -100,8 +94,7 @@ class Leaf:
     def blocks(
         self, partition: int, first: int, end: int, time_from: int | None = None, time_until: int | None = None
     ) -> Iterator[Block]:
-        """Yields blocks of a partition that hold an offset in [first, end) and may hold a time in [time_from,
-        time_until)."""
+        """Yields blocks of a partition with an offset in [first, end) and perhaps a time in [time_from, time_until)."""
         low = int(np.searchsorted(self.partition, partition, side="left"))
         high = int(np.searchsorted(self.partition, partition, side="right"))
         low += int(np.searchsorted(self.end[low:high], first, side="right"))

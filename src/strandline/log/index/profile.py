@@ -46,8 +46,7 @@ class Spans:
         return counts + np.diff(before)
 
     def sliced(self, profiles: pa.ChunkedArray) -> Spans:
-        """Returns the blocks with each that has a profile cut into its slices; `profiles` are null where there is
-        none."""
+        """Returns the blocks, each cut into the slices of its profile, which is null where there is none."""
         is_profiled = profiles.is_valid().to_numpy()
         if not is_profiled.any():
             return self

@@ -51,8 +51,7 @@ def guesses_of(log: Log, partition: int) -> Guesses | None:
 
 
 def passed_by(state: LogState) -> tuple[Passed | None, ...]:
-    """Returns, per partition, what the ends of the log say of the times of its tentative tuples; None where there are
-    none."""
+    """Returns, per partition, what the end of the log says of the times of its tentative tuples, if there are any."""
     forks: Sequence[ForkStanding] = state.outage.forks if state.outage else ()
     return tuple(
         None if fork.latest is None else Passed(state.ends[p], fork.latest + 1) for p, fork in enumerate(forks)
@@ -60,8 +59,7 @@ def passed_by(state: LogState) -> tuple[Passed | None, ...]:
 
 
 def guessed_until(state: LogState) -> int | None:
-    """Returns the time before which neither results nor tentative ones follow in any partition, if that is later than
-    the stable boundary; else None."""
+    """Returns the time before which no results follow, not even tentative ones, if it is after the boundary."""
     if state.outage is None or not state.outage.forks:
         return None
     pairs = zip(state.boundaries, state.outage.forks, strict=True)

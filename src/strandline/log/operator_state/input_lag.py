@@ -7,7 +7,7 @@ Users who wonder why there are no results read its name here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from strandline.errors import StrandlineError
 from strandline.log.operator_state.origin_logs import opened_origin
@@ -49,15 +49,10 @@ def input_lags(inputs: Sequence[Log | InputLag], standings: Sequence[Standing]) 
     boundaries = [lag.boundary for lag in found if lag.boundary is not None and not lag.finished]
     names = [lag.name for lag in found]
     return [
-        InputLag(
-            lag.name if names.count(lag.name) == 1 else lag.path,
-            lag.path,
-            lag.boundary,
-            None if lag.boundary is None else max([0, *(b - lag.boundary for b in boundaries)]),
-            lag.waiting,
-            lag.finished,
-            lag.problem,
-            lag.tentative,
+        replace(
+            lag,
+            name=lag.name if names.count(lag.name) == 1 else lag.path,
+            behind=None if lag.boundary is None else max([0, *(b - lag.boundary for b in boundaries)]),
         )
         for lag in found
     ]
@@ -138,8 +133,7 @@ def waits_for(lags: Sequence[InputLag], until: int | None, *, is_timestamp: bool
 
 
 def waits_for_results(lag: InputLag, *, is_timestamp: bool) -> str | None:
-    """Returns what an operator over this input alone waits for, in a sentence; None unless all that is new is
-    tentative."""
+    """Returns what an operator over this input alone waits for; None unless all that is new is tentative."""
     return waits_for([lag], lag.boundary, is_timestamp=is_timestamp)
 
 

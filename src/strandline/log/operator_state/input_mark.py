@@ -6,13 +6,14 @@ before which all are among them; offsets of the inputs only say what they have t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
+
+from strandline.log.stream.json_part import JsonPart
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class Position(JsonPart):
     """A place in a serialised input at which a step may end and a reader may begin."""
 
     ordinal: int
@@ -22,7 +23,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaMark:
+class ReplicaMark(JsonPart):
     """Of an input that is several replicas: which of them the offsets are of, and what they are in any other."""
 
     stream: str
@@ -34,8 +35,11 @@ class ReplicaMark:
 
 
 @dataclass(frozen=True, slots=True)
-class InputMark:
+class InputMark(JsonPart):
     """One of the inputs, in one partition."""
+
+    ONLY_IF_SAID = "replica"
+    PARTS: ClassVar = {"replica": ReplicaMark}
 
     first: int
     """No tuple before this offset is still to be taken in."""
@@ -48,37 +52,15 @@ class InputMark:
     replica: ReplicaMark | None = None
     """None for an input that is one stream."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the values as a standing holds them."""
-        body = asdict(self)
-        if self.replica is None:
-            del body["replica"]
-        return body
-
-    @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> InputMark:
-        """Returns the object that `to_json` wrote."""
-        replica = ReplicaMark(**body["replica"]) if "replica" in body else None
-        return cls(**{**body, "replica": replica})
-
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class Marks(JsonPart):
     """All inputs, in one partition."""
+
+    PARTS: ClassVar = {"stands": Position, "oldest": Position, "inputs": InputMark}
 
     stands: Position
     """(m, b): what is in the results and the state."""
     oldest: Position
     """(m, b) from which a replay reads: at T, or somewhat before it."""
     inputs: tuple[InputMark, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the values as a standing holds them."""
-        inputs = [mark.to_json() for mark in self.inputs]
-        return {"stands": asdict(self.stands), "oldest": asdict(self.oldest), "inputs": inputs}
-
-    @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> Marks:
-        """Returns the object that `to_json` wrote."""
-        inputs = tuple(map(InputMark.from_json, body["inputs"]))
-        return cls(Position(**body["stands"]), Position(**body["oldest"]), inputs)

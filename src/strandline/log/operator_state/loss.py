@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from strandline.log.stream.json_part import JsonPart
 
 LossReason = Literal["skipped", "footprints rotten", "nothing saved"]
 """Tuples since the last whole checkpoint, footprints that cannot be read, or all windows: there was no checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(JsonPart):
     """The tuples and windows that one recovery of one partition left out."""
 
     partition: int
@@ -51,18 +53,9 @@ class Loss:
         told += f"; {self.incomplete:,} closed incomplete, in the side log" if self.incomplete else ""
         return told if self.reason == "skipped" else f"{told}: {self.reason}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the loss as a record holds it."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> Loss:
-        """Returns the loss that `to_json` wrote; ignores fields of a later version."""
-        return cls(**{name: body[name] for name in cls.__slots__ if name in body})
-
 
 @dataclass(frozen=True, slots=True)
-class Losses:
+class Losses(JsonPart):
     """All that an operator ever lost in a partition, in sums: part of its standing, of one size however many."""
 
     record: str

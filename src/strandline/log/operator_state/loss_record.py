@@ -14,15 +14,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from strandline.errors import CorruptManifestError, KeyMissingError, concerning
+import pyarrow as pa
+
+from strandline.errors import CorruptManifestError, KeyMissingError
 from strandline.log.operator_state.loss import Loss, Losses
 from strandline.log.storage.storage import Storage, create_once
-from strandline.log.stream.manifest import FORMAT_4, seal, unseal
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import FORMAT_4, read_sealed, seal
 
 FOLDER = "losses"
 LOSSES_MAX = 64
 """In one file."""
+NOT_ON_RECORD = "not on record"
+"""The reason of a row that stands for all losses of a partition whose record is gone or rotten."""
+
+_SCHEMA = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("from", pa.int64()),
+        ("until", pa.int64()),
+        ("tuples", pa.int64()),
+        ("windows", pa.int64()),
+        ("incomplete", pa.int64()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("commit", pa.int64()),
+        ("reason", pa.string()),
+        ("time_from", pa.int64()),
+        ("time_until", pa.int64()),
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +90,7 @@ def add(storage: Storage, attempt: str, before: Losses | None, losses: list[Loss
 
 
 def _walk(storage: Storage, losses: Losses | None) -> Iterator[tuple[str, list[Loss] | CorruptManifestError]]:
-    """Yields the key and the losses of each record of a partition, the newest first; last the problem of one that
-    cannot be read."""
+    """Yields key and losses of each record, the newest first, up to one that cannot be read, with its problem."""
     record = losses and losses.record
     while record:
         key = record
@@ -119,15 +140,29 @@ def on_record(storage: Storage, losses: Losses | None) -> OnRecord:
 
 
 def _read(storage: Storage, key: str) -> tuple[str | None, list[Loss]]:
-    where = f"{storage.url}/{key}"
     try:
-        with concerning(storage.url):
-            body = unseal(storage.read(key), where)
+        body = read_sealed(storage, key)
         return body["before"], [Loss.from_json(loss) for loss in body["losses"]]
     except (KeyMissingError, KeyError, TypeError) as problem:
         raise CorruptManifestError(
             f"the record of what the operator has lost cannot be read: {problem}",
-            where=where,
+            where=f"{storage.url}/{key}",
             stream=storage.url,
             todo="restore it from a copy of the stream; results and recovery do not depend on it",
         ) from problem
+
+
+def loss_table(log: Log) -> pa.Table:
+    """Returns every loss, by partition, the oldest first; without rows for a stream that has lost nothing.
+
+    Losses whose record cannot be read are one row at the head of their partition, with their sums and nothing else.
+    """
+    rows: list[dict[str, Any]] = []
+    for partition, standing in enumerate(log.state.standings):
+        found = on_record(log.storage, standing.losses)
+        if found.count > 0:
+            hole = {"partition": partition, "tuples": found.tuples, "windows": found.windows, "reason": NOT_ON_RECORD}
+            rows.append(hole)
+        for loss in reversed(found.losses):
+            rows.append({**loss.to_json(), "from": loss.first, "tuples": loss.tuples, "at": loss.at_us})
+    return pa.Table.from_pylist(rows, schema=_SCHEMA)  # leaves out fields that are no columns

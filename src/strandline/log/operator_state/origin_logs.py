@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from strandline.errors import StrandlineError
-from strandline.log.operator_state.replica_group import group_of
 from strandline.log.operator_state.standing import marks_in
-from strandline.log.operator_state.upstream import Origin, origins_of
+from strandline.log.operator_state.upstream import Origin, group_of, origins_of
 from strandline.log.stream.log import Log
 
 
@@ -17,9 +16,9 @@ def opened_origins(log: Log, open_log: Callable[[str], Log]) -> list[Log]:
 
 
 def opened_origin(log: Log, number: int, open_log: Callable[[str], Log]) -> Log:
-    """Opens one of them, by its number. Of replicas, opens the one that was read last, or else the one that has come
-    furthest."""
-    origin, noted = origins_of(log.spec.upstream)[number], _noted(log, number)
+    """Opens one of them, by its number: of replicas the one that was read last, or that has come furthest."""
+    origin, marks = origins_of(log.spec.upstream)[number], marks_in(log.state.standings)
+    last = marks[0].inputs[number].replica if marks else None
     found, problem = [], None
     for path in origin.paths:
         try:
@@ -30,16 +29,10 @@ def opened_origin(log: Log, number: int, open_log: Callable[[str], Log]) -> Log:
     if not mine:
         assert problem is not None
         raise problem
-    return max(mine, key=lambda one: (one.spec.id == noted, one.state.boundary is not None, one.state.boundary or 0))
+    ids = {last.stream} if last else ()
+    return max(mine, key=lambda one: (one.spec.id in ids, one.state.boundary is not None, one.state.boundary or 0))
 
 
 def is_of(origin: Origin, log: Log) -> bool:
     """Returns whether this is the operator's input, or a replica of it."""
     return (group_of(log.spec) if origin.replicas else log.spec.id) == origin.stream
-
-
-def _noted(log: Log, number: int) -> str:
-    """Returns the id of the replica that the operator has read last; empty if it has read none."""
-    marks = marks_in(log.state.standings)
-    replica = marks[0].inputs[number].replica if marks else None
-    return "" if replica is None else replica.stream

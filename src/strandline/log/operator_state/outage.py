@@ -5,9 +5,11 @@ Part of every append of an operator with a bound, and from then on of every appe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+from strandline.log.stream.json_part import JsonPart
 
 State = Literal["STABLE", "UP_FAILURE", "STABILIZATION"]
 """Which lineage moves: only the stable one; only the fork, or none; the stable one while there is a fork."""
@@ -15,8 +17,10 @@ STATES: tuple[State, ...] = ("STABLE", "UP_FAILURE", "STABILIZATION")
 
 
 @dataclass(frozen=True, slots=True)
-class ForkStanding:
+class ForkStanding(JsonPart):
     """Where the fork of one partition stands after a commit."""
+
+    ONLY_IF_SAID = "problem latest begun"
 
     bound: int | None
     """The input tuples before this time that were published are in its state; None: it has not begun."""
@@ -39,23 +43,6 @@ class ForkStanding:
     begun: int = 0
     """How often it has begun again since the failure began: it has gone back, and guesses other things than before."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the values as manifests and snapshots hold them, without those that say nothing."""
-        body = asdict(self)
-        if not self.problem:
-            del body["problem"]
-        if self.latest is None:
-            del body["latest"]
-        if not self.begun:
-            del body["begun"]
-        return body
-
-    @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> ForkStanding:
-        """Returns the object that `to_json` wrote, without fields of later versions; raises ValueError if it is no
-        state."""
-        return cls(**{name: value for name, value in body.items() if name in cls.__dataclass_fields__})
-
     def undone(self, first: int) -> ForkStanding:
         """Returns the fork behind an undo, which ends at this offset."""
         return replace(self, first=first, tuples=0, latest=None)
@@ -67,8 +54,11 @@ class ForkStanding:
 
 
 @dataclass(frozen=True, slots=True)
-class Outage:
+class Outage(JsonPart):
     """The state of an operator with a bound, over all partitions."""
+
+    ONLY_IF_SAID = "missing left_out target forks"
+    PARTS: ClassVar = {"forks": ForkStanding}
 
     state: State = "STABLE"
     since_us: int = 0
@@ -82,43 +72,18 @@ class Outage:
     forks: tuple[ForkStanding, ...] = ()
     """Per partition; none if there is no fork."""
 
+    def __post_init__(self) -> None:
+        if self.state not in STATES:
+            raise ValueError(f"unknown state {self.state!r}")
+
     @property
     def tentative(self) -> int:
         """How many tentative tuples are not void."""
         return sum(fork.tuples for fork in self.forks)
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the values as manifests and snapshots hold them, without those that say nothing."""
-        body: dict[str, Any] = {"state": self.state, "since_us": self.since_us}
-        if self.missing:
-            body["missing"] = list(self.missing)
-        if self.left_out:
-            body["left_out"] = list(self.left_out)
-        if self.target is not None:
-            body["target"] = self.target
-        if self.forks:
-            body["forks"] = [fork.to_json() for fork in self.forks]
-        return body
-
-    @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> Outage:
-        """Returns the object that `to_json` wrote, without fields of later versions; raises ValueError if it is no
-        state."""
-        if body["state"] not in STATES:
-            raise ValueError(f"unknown state {body['state']!r}")
-        return cls(
-            body["state"],
-            body["since_us"],
-            tuple(body.get("missing", ())),
-            tuple(body.get("left_out", ())),
-            body.get("target"),
-            tuple(ForkStanding.from_json(fork) for fork in body.get("forks", ())),
-        )
-
 
 def outage_problem(before: Outage | None, now: Outage | None, begins: Sequence[int], ends: Sequence[int]) -> str | None:
-    """Returns why one outage cannot follow the other; `begins` and `ends` are where the partitions ended before and end
-    now."""
+    """Returns why one outage cannot follow the other; the partitions ended at `begins` before, and end at `ends`."""
     if now is None:
         return "an append to a stream whose operator has a bound does not say how it is" if before else None
     if now.state == "STABLE" and (now.forks or now.missing or now.target is not None):
@@ -137,7 +102,7 @@ def outage_problem(before: Outage | None, now: Outage | None, begins: Sequence[i
 
 
 def outage_report(outage: Outage, inputs: Sequence[str], blocked: str | None) -> dict[str, Any]:
-    """Returns the state in plain values.
+    """Returns the state in plain values, with the problems of forks by partition.
 
     `inputs` are the names of the inputs, `blocked` says why the operator has no tentative results without one of
     them; None if it may have some.
@@ -146,21 +111,13 @@ def outage_report(outage: Outage, inputs: Sequence[str], blocked: str | None) ->
     'without b a barrier has nothing to say: it is blocked until b is back'
     """
     missing = [inputs[number] for number in outage.missing]
+    who, verb = " and ".join(missing), "is" if len(missing) == 1 else "are"
+    problems = {p: fork.problem for p, fork in enumerate(outage.forks) if fork.problem}
     return {
         "state": outage.state,
         "since_us": outage.since_us,
         "missing": missing,
         "tentative": outage.tentative,
-        **({"blocked": _blocked_text(missing, blocked)} if missing and blocked else {}),
-        **({"problems": problems} if (problems := _problems(outage)) else {}),
+        **({"blocked": f"without {who} {blocked}: it is blocked until {who} {verb} back"} if who and blocked else {}),
+        **({"problems": problems} if problems else {}),
     }
-
-
-def _problems(outage: Outage) -> dict[int, str]:
-    """Returns, by partition, why there are no tentative results in it until an input is back."""
-    return {p: fork.problem for p, fork in enumerate(outage.forks) if fork.problem}
-
-
-def _blocked_text(missing: Sequence[str], why: str) -> str:
-    whom = " and ".join(missing)
-    return f"without {whom} {why}: it is blocked until {whom} {'is' if len(missing) == 1 else 'are'} back"

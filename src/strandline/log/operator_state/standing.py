@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
 
 from strandline.log.operator_state.input_mark import InputMark, Marks, Position
 from strandline.log.operator_state.loss import Losses
+from strandline.log.stream.json_part import JsonPart
 
 EXTENT_NS, REPLAY_NS = 900.0, 250.0
 """Nanoseconds for a tuple of the extent and for a replayed tuple, until they have been measured."""
@@ -23,8 +24,11 @@ Mode = Literal["eventual", "instant", "partial", "none"]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(JsonPart):
     """Part of every append of an operator's output stream, one a partition."""
+
+    ONLY_IF_SAID = "marks losses times footprint_ns credit_us growth"
+    PARTS: ClassVar = {"marks": Marks, "losses": Losses}
 
     input: int
     """The input tuples before this offset are in the results and the state."""
@@ -64,6 +68,9 @@ class Standing:
     """The last commit of the input of which anything was taken in."""
     seen_checksum: str = ""
     """Its checksum: should the input be put back and go on otherwise, it will be another one."""
+    results: int | None = None
+    """The result ordinal: so many results were ever published. None if the stream began before they were counted."""
+
     marks: Marks | None = None
     """Over several inputs: where in each. Offsets of the input are places in the serialised order then, and `commit`
     and `seen` say nothing. None over one stream."""
@@ -71,9 +78,6 @@ class Standing:
     """The cost of failures so far, under policies that do not replay; None if nothing was lost."""
     times: tuple[int, ...] = ()
     """Where some steps ended, and at which time of the input, if the policy has to know how long windows are open."""
-
-    results: int | None = None
-    """The result ordinal: so many results were ever published. None if the stream began before they were counted."""
     footprint_ns: float = 0.0
     """The cost of making a footprint, as measured; 0 until then."""
     credit_us: float | None = None
@@ -178,49 +182,14 @@ class Standing:
         """Returns the standing after a new process has taken so long to start."""
         return replace(self, start_s=round(towards(self.start_s or seconds, seconds), 3))
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the standing as manifests and snapshots hold it."""
-        # Not `asdict`, which copies value by value: a manifest has a standing for every partition.
-        body = {name: getattr(self, name) for name in self.__slots__ if name not in _PARTS}
-        if self.marks is not None:
-            body["marks"] = self.marks.to_json()
-        if self.losses is not None:
-            body["losses"] = asdict(self.losses)
-        if self.times:
-            body["times"] = list(self.times)
-        if self.footprint_ns:
-            body["footprint_ns"] = self.footprint_ns
-        if self.credit_us is not None:
-            body["credit_us"] = self.credit_us
-        if self.growth:
-            body["growth"] = self.growth
-        return body
-
-    @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> Standing:
-        """Returns the standing that `to_json` wrote; ignores fields of a later version."""
-        found = {name: body[name] for name in cls.__slots__ if name in body}
-        if "marks" in found:
-            found["marks"] = Marks.from_json(found["marks"])
-        if "losses" in found:
-            found["losses"] = Losses(**found["losses"])
-        if "times" in found:
-            found["times"] = tuple(found["times"])
-        return cls(**found)
-
 
 def marks_in(standings: Sequence[Standing]) -> list[Marks]:
     """Returns the marks of an operator over several inputs, per partition; nothing over one stream."""
     return [standing.marks for standing in standings if standing.marks is not None]
 
 
-_PARTS = ("marks", "losses", "times", "footprint_ns", "credit_us", "growth")
-"""Said only where there is something to say."""
-
-
 def towards(estimate: float, sample: float) -> float:
-    """Returns the estimate, moved a little towards the measured value, however far off that is: one measurement may be
-    anything."""
+    """Returns the estimate, moved a little towards a measured value, however far off: it may be anything."""
     return nearer(estimate, min(sample, _OUTLIER * estimate))
 
 

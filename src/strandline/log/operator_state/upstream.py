@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import xxhash
+
+if TYPE_CHECKING:
+    from strandline.log.stream.spec import StreamSpec
+
+_NOT_COMPARED = ("expressions", "footprints")
+"""Of an operator: how Arrow writes what `shape` says in words, and what is saved of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +60,23 @@ def origins_of(upstream: Mapping[str, Any] | None) -> list[Origin]:
         Origin(str(body.get("stream", "")), str(body.get("path", "")), tuple(body.get("replicas", ())))
         for body in bodies
     ]
+
+
+def group_of(spec: StreamSpec) -> str:
+    """Returns the name of an input that is several replicas: of what they share, and no other stream has.
+
+    A checksum of the operator that writes the stream, its inputs, its partitions and where it began.
+    """
+    body: list[Any] = [
+        compared(spec.operator),
+        [origin.stream for origin in origins_of(spec.upstream)],
+        spec.partitions,
+    ]
+    if spec.begins is not None:
+        body += spec.begins.decides
+    return f"xxh3:{xxhash.xxh3_64_hexdigest(json.dumps(body, sort_keys=True).encode())}"
+
+
+def compared(operator: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Returns the part of an operator that has to be the same in all replicas."""
+    return {name: value for name, value in (operator or {}).items() if name not in _NOT_COMPARED}

@@ -42,8 +42,7 @@ class Bounds:
 
 
 def log_time(log: Log, value: Time, option: str, zone: Zone) -> int:
-    """Returns the integer of this stream for a time; one without a zone is on the clock of `zone`, of None on the
-    machine's."""
+    """Returns the stream's integer for a time; one without a zone is on the clock of `zone`, or else the machine's."""
     return time_value(value, option, log.spec.time_kind, zone)
 
 

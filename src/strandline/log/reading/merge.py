@@ -46,11 +46,13 @@ def merged(
     `firsts` says per partition at which offset to begin; `since` and `until` bound the tuples' times, the end excluded.
     """
     wanted = list(log.spec.columns if columns is None else columns)
+    read = list(dict.fromkeys([*wanted, log.spec.time]))
     sources = []
     for p in sorted(partitions):
         first = (firsts or {}).get(p, log.state.starts[p])
         log.require_kept(p, first)
-        sources.append(_Source(p, _tables(log, p, first, wanted, since, until), log.spec.time))
+        found = result_blocks(log, p, read, first=first, since=since, until=until)
+        sources.append(_Source(p, (table for _, table in found), log.spec.time))
     sources = [s for s in sources if s.fill()]
     names = [*wanted, PARTITION, OFFSET]
     while sources:
@@ -104,12 +106,3 @@ def _joined(pieces: Sequence[BlockRun], names: list[str], late: int) -> BlockRun
     times = np.concatenate([piece.times for piece in pieces])
     order = np.argsort(times, kind="stable")  # the pieces stand in the order of their partitions
     return BlockRun(in_order(table, order), times[order])
-
-
-def _tables(
-    log: Log, partition: int, first: int, columns: Sequence[str], since: int | None, until: int | None
-) -> Iterator[pa.Table]:
-    """Yields results of a partition in order, a block at a time."""
-    read = list(dict.fromkeys([*columns, log.spec.time]))
-    for _, table in result_blocks(log, partition, read, first=first, since=since, until=until):
-        yield table

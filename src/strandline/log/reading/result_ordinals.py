@@ -76,8 +76,7 @@ def first_kept_result(log: Log, partition: int) -> int:
 
 
 def results_between(log: Log, partition: int, first: int, end: int) -> int:
-    """Returns how many results a partition has at the offsets [first, end). Lists these blocks, and reads a block that
-    compaction has put around an end."""
+    """Returns how many results a partition has at the offsets [first, end). Reads the blocks that reach beyond them."""
     if first >= end:
         return 0
     try:

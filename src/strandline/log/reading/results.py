@@ -12,9 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.control_columns import OFFSET, PARTITION, REASON
-from strandline.errors import KeyMissingError, OptionError
+from strandline.errors import OptionError
 from strandline.log.reading.bounds import Bounds
-from strandline.log.stream import log_errors
 from strandline.log.stream.block import Block
 from strandline.log.stream.kinds import is_result
 from strandline.log.stream.log import END, Log
@@ -34,32 +33,12 @@ def result_blocks(
 ) -> Iterator[tuple[Block, pa.Table]]:
     """Yields the results of a partition within these offsets and times, with the block in which they were found.
 
-    The tables have the columns, then `_offset`. Like `Log.read` it outlives compaction.
+    The tables have the columns, then `_offset`. Like `Log.read`, it outlives compaction.
     """
-    first = log.state.starts[partition] if first is None else first
-    log.require_kept(partition, first)
-    end = min(end, log.state.ends[partition])
     is_timed = since is not None or until is not None
     read = list(dict.fromkeys([*columns, log.spec.time])) if is_timed else list(columns)
-    missing: Block | None = None
-    while True:
-        for block in log.blocks(partition, first, end, since, until):
-            if block.has_results:
-                try:
-                    table = log.read_block(block, read)
-                except KeyMissingError as problem:
-                    if block == missing:
-                        raise log_errors.lost_block(block, log.storage.url) from problem
-                    missing = block
-                    break
-                cut = max(0, first - block.first)
-                table = table.slice(cut, min(end, block.end) - block.first - cut)
-                yield block, within(table, log.spec.time, since, until).select([*columns, OFFSET])
-            first = block.end
-        else:
-            return
-        log.refresh()  # compacted or truncated in the meantime, or worse
-        log.require_kept(partition, first)
+    for block, table in log.read_blocks(partition, first, end, read, (since, until), True):
+        yield block, within(table, log.spec.time, since, until).select([*columns, OFFSET])
 
 
 def within(

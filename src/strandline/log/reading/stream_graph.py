@@ -141,7 +141,11 @@ class _Streams:
     def _elsewhere(self, url: str, origin: Origin) -> str:
         """Opens an input that does not lie below the folder, or notes why it is missing; returns its address."""
         try:
-            log = self._logs.get(url) or _opened(url)
+            if (log := self._logs.get(url)) is None:
+                storage = open_storage(url)
+                if not storage.exists(KEY):  # an open would list what else is there
+                    raise StreamNotFoundError("there is no stream", where=redacted_url(url))
+                log = Log.open(storage)
         except StrandlineError as problem:
             self._problems[url] = problem.what
             return url
@@ -158,13 +162,6 @@ class _Streams:
             if path in origin.paths and (found := self._logs.get(self._find(reader, origin, path))) is not None:
                 return found
         raise StreamNotFoundError("there is no such stream", where=redacted_url(path))
-
-
-def _opened(url: str) -> Log:
-    storage = open_storage(url)
-    if not storage.exists(KEY):  # an open would list what else is there
-        raise StreamNotFoundError("there is no stream", where=redacted_url(url))
-    return Log.open(storage)
 
 
 def _address(path: str) -> str:

@@ -7,9 +7,10 @@ Tuples are results: what stands between them in an operator's stream is its own 
 
 from __future__ import annotations
 
+import bisect
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import Any
 
 from strandline.errors import DroppedError
@@ -27,7 +28,6 @@ from strandline.log.operator_state.loss import TotalLosses, total_losses
 from strandline.log.operator_state.operator_words import WordsOf, kind_words
 from strandline.log.operator_state.outage import outage_report
 from strandline.log.operator_state.upstream import origins_of
-from strandline.log.reading.field_lines import field_lines
 from strandline.log.storage.storage_url import open_storage
 from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.column_types import fields_of, type_name
@@ -41,6 +41,7 @@ from strandline.units import Retention
 BUCKETS = 60
 RATE_WINDOW_US = 60_000_000
 _COMMITS_TRIED = 64
+_WIDTH_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +82,7 @@ class OperatorSummary:
     since: str
     """Where it began in its inputs: "earliest", "latest", a time, or offsets by partition."""
     mode: str
-    """The way of a recovery: eventual (footprints), instant (whole checkpoints), partial (these without a replay), or
-    none."""
+    """The way of a recovery: eventual (footprints), instant (whole checkpoints), partial (no replay), or none."""
     open_windows: int
     predicted_recovery_s: float
     """Of the slowest partition: they recover at the same time. In a process that has run operators before."""
@@ -151,11 +151,39 @@ class Summary:
     operator: OperatorSummary | None
 
     def __repr__(self) -> str:
-        return field_lines(self)
+        return _field_lines(self)
 
     def to_json(self) -> dict[str, Any]:
         """Returns plain values, for users' programs."""
         return asdict(self)
+
+
+def _field_lines(value: Any) -> str:
+    """Returns the fields of a dataclass, a line each, those of its parts indented; long ones are cut."""
+    lines = [type(value).__name__, *_lines(value, "  ")]
+    return "\n".join(line if len(line) <= _WIDTH_MAX else line[: _WIDTH_MAX - 1] + "…" for line in lines)
+
+
+def _lines(value: Any, indent: str) -> Iterator[str]:
+    for field in fields(value):
+        part = getattr(value, field.name)
+        if is_dataclass(part):
+            yield f"{indent}{field.name}"
+            yield from _lines(part, indent + "  ")
+        elif isinstance(part, tuple) and part and (is_dataclass(part[0]) or isinstance(part[0], Mapping)):
+            yield f"{indent}{field.name}"
+            yield from (f"{indent}  {_plain(one)}" for one in part)
+        else:
+            yield f"{indent}{field.name}: {_plain(part)}"
+
+
+def _plain(part: Any) -> str:
+    """Returns `name=value, …` for a part of several values, without what an empty one is made of."""
+    if is_dataclass(part):
+        return ", ".join(f"{field.name}={getattr(part, field.name)!r}" for field in fields(part))
+    if isinstance(part, Mapping) and part:
+        return ", ".join(f"{name}={value!r}" for name, value in part.items())
+    return repr(part)
 
 
 def _log_at(path: str) -> Log:
@@ -176,8 +204,8 @@ def summary(
     ours, late = parts[:-1], parts[-1]
     lowest = min((p.time_min for p in ours if p.time_min is not None), default=None)
     highest = max((p.time_max for p in ours if p.time_max is not None), default=None)
-    rate, rate_seconds = _rate(log, entries, _older(log, _window_start))
-    rate_overall, _ = _rate(log, entries, _older(log, _beginning))
+    rate, rate_seconds = _rate(log, entries, _window_start)
+    rate_overall, _ = _rate(log, entries, _beginning)
     return Summary(
         id=spec.id,
         url=log.storage.url,
@@ -224,7 +252,7 @@ def _operator(log: Log, open_input: Callable[[str], Log], words_of: WordsOf) -> 
     if operator is None:
         return None
     words = words_of(log.spec)
-    last = next((m for m in reversed(log.tail) if isinstance(m, AppendCommit)), None)
+    last = next((m for m in reversed(log.tail.commits) if isinstance(m, AppendCommit)), None)
     kinds = ("g_open", "g_check")
     inputs = opened_inputs(log, open_input)
     is_timestamp = any(isinstance(one, Log) and one.spec.time_is_timestamp for one in inputs)
@@ -293,9 +321,13 @@ def _lag(consumer: Consumer, entries: Entries, log: Log) -> tuple[int, ...]:
 # ---------------------------------------------------------------------- rates
 
 
-def _rate(log: Log, entries: Entries, older: AppendCommit | None) -> tuple[float | None, float | None]:
-    """Returns the tuples a second from an append to the last one, and the seconds between them."""
+def _rate(log: Log, entries: Entries, find: Callable[[Log], AppendCommit | None]) -> tuple[float | None, float | None]:
+    """Returns the tuples a second from the append that is found to the last one, and the seconds between them."""
     state = log.state
+    try:
+        older = find(log)
+    except DroppedError:  # while we looked; a rate is not worth another try
+        older = None
     if older is None or state.published_us <= older.published_us:
         return None, None
     seconds = (state.published_us - older.published_us) / 1e6
@@ -308,13 +340,6 @@ def _rate(log: Log, entries: Entries, older: AppendCommit | None) -> tuple[float
     return tuples / seconds, seconds
 
 
-def _older(log: Log, find: Callable[[Log], AppendCommit | None]) -> AppendCommit | None:
-    try:
-        return find(log)
-    except DroppedError:  # while we looked; a rate is not worth another try
-        return None
-
-
 def _beginning(log: Log) -> AppendCommit | None:
     """Returns the first append, or the first one of which there is a trace."""
     return next(log.commits.cuts(-1), None) or _first_append(log, range(log.kept, log.state.seq + 1))
@@ -323,22 +348,13 @@ def _beginning(log: Log) -> AppendCommit | None:
 def _window_start(log: Log) -> AppendCommit | None:
     """Returns the last append that is at least a window older than the newest, or else the first one."""
     wanted_us = log.state.published_us - RATE_WINDOW_US
-    kept = log.kept
+    kept, end, step = log.kept, log.state.seq + 1, 1
     # Galloping back from the end, then halving: most of a minute's commits are in memory, of a long past few are read.
-    step, high = 1, log.state.seq + 1
-    low = high - step
-    while low >= kept and _commit(log, low).published_us > wanted_us:
+    while end - step >= kept and _commit(log, end - step).published_us > wanted_us:
         step *= 2
-        high, low = low, low - step
-    low = max(low, kept - 1)
-    while low + 1 < high:
-        middle = (low + high) // 2
-        if _commit(log, middle).published_us > wanted_us:
-            high = middle
-        else:
-            low = middle
-    older = _first_append(log, range(low, kept - 1, -1))
-    return older or _first_append(log, range(low + 1, log.state.seq + 1))
+    around = range(max(kept, end - step), end - step // 2)
+    later = around.start + bisect.bisect_right(around, wanted_us, key=lambda seq: _commit(log, seq).published_us)
+    return _first_append(log, range(later - 1, kept - 1, -1)) or _first_append(log, range(later, end))
 
 
 def _first_append(log: Log, seqs: range) -> AppendCommit | None:
@@ -348,7 +364,7 @@ def _first_append(log: Log, seqs: range) -> AppendCommit | None:
 
 def _commit(log: Log, seq: int) -> Commit:
     """Returns a commit, from memory if the log holds it."""
-    tail = log.tail
+    tail = log.tail.commits
     if tail and tail[0].seq <= seq <= tail[-1].seq:
         return tail[seq - tail[0].seq]
     return log.commit(seq)

@@ -20,12 +20,7 @@ from strandline.log.stream.log import END, Log
 
 TENTATIVE = "_tentative"
 """The column that is true for a result that is only tentative."""
-CHANGES = {
-    Kind.RESULT: "stable",
-    Kind.TENTATIVE: "tentative",
-    Kind.UNDO: "undo",
-    Kind.REC_DONE: "rec_done",
-}
+CHANGES = {Kind.RESULT: "stable", Kind.TENTATIVE: "tentative", Kind.UNDO: "undo", Kind.REC_DONE: "rec_done"}
 """The kinds that a reader of tentative results gets, and their names."""
 
 

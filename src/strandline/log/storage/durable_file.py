@@ -40,8 +40,7 @@ def write_new_file(path: str, data: bytes, *, sync: bool) -> None:
 
 
 def sync_file(path: str) -> None:
-    """Makes the content of a file durable, also if another process wrote it: Linux reports earlier write errors here,
-    too."""
+    """Makes the content of a file durable, also of another process: Linux reports earlier write errors here, too."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         _sync_descriptor(descriptor)

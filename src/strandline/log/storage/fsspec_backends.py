@@ -22,15 +22,16 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 from uuid import uuid4
 
 from strandline.clock import SYSTEM_CLOCK
 from strandline.log.storage.storage import TEMPORARY_PREFIX
 
 # Larger values would be sent in parts, and a crash would leave parts behind that no listing shows.
-_ONE_PUT_BYTES = 5 * 2**30
+_ONE_PUT = {"chunksize": 5 * 2**30}
 
 _CONFLICT_PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 
@@ -39,6 +40,8 @@ class Backend(ABC):
     """The calls on one kind of filesystem; each raises what the filesystem raises."""
 
     package: str
+    put_options: ClassVar[Mapping[str, int]] = {}
+    read_options: ClassVar[Mapping[str, int]] = {}
 
     def server(self, filesystem: Any, path: str) -> str | None:
         """Returns the server whose exclusive create has to be tried out first; None where it is known to work."""
@@ -50,11 +53,11 @@ class Backend(ABC):
 
     def put(self, filesystem: Any, path: str, data: bytes) -> None:
         """Writes a file, replacing what was there, atomically."""
-        filesystem.pipe_file(path, data)
+        filesystem.pipe_file(path, data, **self.put_options)
 
     def read(self, filesystem: Any, path: str) -> bytes:
         """Returns the bytes of a file, all of one version."""
-        return bytes(filesystem.cat_file(path))
+        return bytes(filesystem.cat_file(path, **self.read_options))
 
     def read_range(self, filesystem: Any, path: str, begin: int, end: int) -> bytes:
         """Returns the bytes [begin, end) of a file."""
@@ -77,6 +80,9 @@ class S3Backend(Backend):
     """Amazon S3 and the servers that speak its protocol."""
 
     package = "s3fs"
+    put_options = _ONE_PUT
+    # One GET: s3fs would ask for the size first and fetch large values in ranges, of several versions maybe.
+    read_options: ClassVar = {"max_concurrency": 1}
 
     def server(self, filesystem: Any, path: str) -> str | None:
         return f"{filesystem.s3.meta.endpoint_url} {filesystem.split_path(path)[0]}"
@@ -84,7 +90,7 @@ class S3Backend(Backend):
     def create(self, filesystem: Any, path: str, data: bytes) -> None:
         for pause_s in (*_CONFLICT_PAUSES_S, None):
             try:
-                filesystem.pipe_file(path, data, mode="create", chunksize=_ONE_PUT_BYTES)
+                filesystem.pipe_file(path, data, mode="create", **self.put_options)
                 return
             except OSError as error:
                 code, status = s3_error(error)
@@ -94,13 +100,6 @@ class S3Backend(Backend):
                 if status != 409 or pause_s is None:
                     raise
                 SYSTEM_CLOCK.sleep(pause_s)
-
-    def put(self, filesystem: Any, path: str, data: bytes) -> None:
-        filesystem.pipe_file(path, data, chunksize=_ONE_PUT_BYTES)
-
-    def read(self, filesystem: Any, path: str) -> bytes:
-        # One GET: s3fs would ask for the size first and fetch large values in ranges, of several versions maybe.
-        return bytes(filesystem.cat_file(path, max_concurrency=1))
 
     def exists(self, filesystem: Any, path: str) -> bool:
         # One HEAD: for a missing key s3fs's own `exists` goes on to list it as a folder.
@@ -116,15 +115,11 @@ class GcsBackend(Backend):
     """Google Cloud Storage."""
 
     package = "gcsfs"
+    put_options = _ONE_PUT
+    read_options: ClassVar = {"concurrency": 1}
 
     def create(self, filesystem: Any, path: str, data: bytes) -> None:
-        filesystem.pipe_file(path, data, mode="create", chunksize=_ONE_PUT_BYTES)
-
-    def put(self, filesystem: Any, path: str, data: bytes) -> None:
-        filesystem.pipe_file(path, data, chunksize=_ONE_PUT_BYTES)
-
-    def read(self, filesystem: Any, path: str) -> bytes:
-        return bytes(filesystem.cat_file(path, concurrency=1))
+        filesystem.pipe_file(path, data, mode="create", **self.put_options)
 
 
 class AzureBackend(Backend):
@@ -219,8 +214,7 @@ BACKENDS: dict[str, Backend] = {
 
 
 def s3_error(error: BaseException | None) -> tuple[str, int]:
-    """Returns the code and the HTTP status of S3's answer, of which s3fs keeps only the cause; empty if there was
-    none."""
+    """Returns the code and the HTTP status of S3's answer, of which s3fs keeps only the cause; empty without one."""
     while error is not None:
         response = getattr(error, "response", None)
         if isinstance(response, dict):

@@ -87,7 +87,9 @@ class LocalStorage:
     def adopt(self, source: Path | str, key: str) -> None:
         """Takes over a file that another process wrote on this filesystem; `KeyExistsError` if the key is taken.
 
-        After a crash the file may have both names, the old one and the key; it is complete under each.
+        After a crash the file may have both names, the old one and the key; it is complete under each. A file that
+        cannot be made durable is removed: a failed write-back is told once, so the next sync of the file would find
+        nothing wrong with it, and a second attempt would take for durable what is lost.
         """
         path = self._path(key)
         origin = os.path.abspath(source)
@@ -96,28 +98,19 @@ class LocalStorage:
                 raise KeyMissingError(f"there is no file {origin} to adopt", where=path, stream=self.url)
             if os.path.realpath(origin) == os.path.realpath(path):
                 raise KeyExistsError("the file to adopt is there already", where=path, stream=self.url)
-            self.secure(origin)
+            if self._sync:
+                with self._errors_of("sync a file to become", origin):
+                    try:
+                        durable_file.sync_file(origin)
+                    except OSError:
+                        durable_file.remove_if_there(origin)
+                        raise
             self._make_folder(os.path.dirname(path))
             self._link(origin, path)
             # The new name first: a power loss must not take both.
             self._sync_folder_of(path)
             with suppress(FileNotFoundError):
                 os.unlink(origin)
-
-    def secure(self, source: Path | str) -> None:
-        """Makes a file durable that another process wrote on this filesystem; removes it and raises if that fails.
-
-        Removes it, because a failed write-back is told once: the next sync of the file would find nothing wrong with
-        it, and a second attempt would take for durable what is lost.
-        """
-        if self._sync:
-            path = os.path.abspath(source)
-            with self._errors_of("sync a file to become", path):
-                try:
-                    durable_file.sync_file(path)
-                except OSError:
-                    durable_file.remove_if_there(path)
-                    raise
 
     def read(self, key: str) -> bytes:
         return self._read(key, 0, -1)
@@ -150,8 +143,7 @@ class LocalStorage:
         return self._walk(folder, prefix + "/" if prefix else "")
 
     def names(self, prefix: str) -> Sequence[str]:
-        """Returns the names in a folder, in order, those of folders with a slash; raises `KeyMissingError` if there is
-        no such folder."""
+        """Returns the names in a folder, in order, those of folders with a slash; `KeyMissingError` if it is gone."""
         folder = os.path.normpath(os.path.join(self._root, checked_prefix(prefix)))
         with self._errors_of("list", folder):
             try:

@@ -60,8 +60,7 @@ class Redaction:
 
 
 def _secrets(value: Any, *, is_secret: bool) -> Iterator[str]:
-    """Yields texts below names that sound like secrets; passwords in URLs, and secrets in texts such as
-    `AccountKey=…`."""
+    """Yields texts below names that sound like secrets, passwords in URLs, and those in texts like `AccountKey=…`."""
     if isinstance(value, Mapping):
         for name, below in value.items():
             yield from _secrets(below, is_secret=is_secret or bool(_NAME.search(str(name))))

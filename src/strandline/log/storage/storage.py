@@ -25,6 +25,11 @@ def is_temporary(key: str) -> bool:
     return key.rpartition("/")[2].startswith(TEMPORARY_PREFIX)
 
 
+def first_key(storage: Storage) -> str | None:
+    """Returns a key that is there; None if there is none, or only what a crash left of a first write."""
+    return next((listed.key for listed in storage.list("") if not is_temporary(listed.key)), None)
+
+
 @dataclass(frozen=True, slots=True)
 class Listed:
     """One key of a listing."""
@@ -54,15 +59,13 @@ class Storage(Protocol):
         """Returns the bytes of a key; raises `KeyMissingError` if there is none."""
 
     def read_range(self, key: str, begin: int, end: int) -> bytes:
-        """Returns the bytes [begin, end) of a key that has the first of them; fewer if it ends before. Raises
-        `KeyMissingError` if there is none."""
+        """Returns, like `read`, the bytes [begin, end) of a key that has the first of them; fewer if it ends before."""
 
     def exists(self, key: str) -> bool:
         """Returns whether the key is there."""
 
     def list(self, prefix: str) -> Iterator[Listed]:
-        """Yields every key below the folder `prefix` (`""` is the root), at any depth, in order. May lag behind
-        writes."""
+        """Yields every key below the folder `prefix` (`""`: the root), at any depth, in order. May lag behind."""
 
     def delete(self, key: str) -> None:
         """Removes a key; no error if it is not there."""

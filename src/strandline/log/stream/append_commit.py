@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import KW_ONLY, dataclass, fields
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from strandline.errors import CorruptManifestError
 from strandline.log.operator_state.outage import Outage, outage_problem
@@ -13,17 +14,9 @@ from strandline.log.operator_state.standing import Standing
 from strandline.log.storage.storage import Durability
 from strandline.log.stream.block import Block
 from strandline.log.stream.commit import Commit
-from strandline.log.stream.manifest import (
-    FORMAT,
-    FORMAT_2,
-    FORMAT_4,
-    FORMAT_5,
-    Writer,
-    block_from_json,
-    block_json,
-)
-from strandline.log.stream.spec import StreamSpec
-from strandline.units import END_OF_TIME, Retention, earlier, latest
+from strandline.log.stream.json_part import own_fields
+from strandline.log.stream.manifest import FORMAT, FORMAT_2, FORMAT_4, FORMAT_5, Writer, block_from_json, block_json
+from strandline.units import END_OF_TIME, Retention
 from strandline.wording import plural
 
 if TYPE_CHECKING:
@@ -47,32 +40,6 @@ class Append:
     outage: Outage | None = None
     durability: Durability = "fsync"
 
-    def commit(self, seq: int, base: LogState, spec: StreamSpec, published_us: int) -> AppendCommit:
-        """Returns the commit of this batch, whose blocks were made for the state `base`."""
-        ends = list(base.ends)
-        for b in self.blocks:
-            ends[b.partition] = max(ends[b.partition], b.end)
-        times = [b.time_max for b in self.blocks if b.partition != spec.late and b.has_results]
-        time_max = latest(base.time_max, *times)
-        boundary = None if time_max is None or (late := spec.lateness) is None else earlier(time_max, late)
-        known = (END_OF_TIME,) * spec.partitions if self.finished else self.boundaries
-        return AppendCommit(
-            seq,
-            spec.id,
-            published_us,
-            blocks=tuple(sorted(self.blocks, key=lambda b: (b.partition, b.first))),
-            ends=tuple(ends),
-            boundaries=base.boundaries_until(boundary) if known is None else tuple(known),
-            standings=tuple(self.standings),
-            time_max=time_max,
-            writer=self.writer,
-            durability=self.durability,
-            source=self.source,
-            finished=self.finished,
-            revised=self.revised or None,
-            outage=self.outage,
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class AppendCommit(Commit):
@@ -80,27 +47,31 @@ class AppendCommit(Commit):
 
     kind = "append"
 
+    ELSEWHERE = f"{Commit.ELSEWHERE} blocks ends boundaries standings"
+    ONLY_IF_SAID = "writer durability finished retention revised outage"
+    PARTS: ClassVar = {"writer": Writer, "outage": Outage}
+
     blocks: tuple[Block, ...] = ()
     """By partition and offset; the late side log is partition P."""
     ends: tuple[int, ...] = ()
     """The end offset of every partition and of the late side log, after this commit."""
     boundaries: tuple[int | None, ...] = ()
     """Per partition, the time before which no tuple will follow (None: not known yet)."""
-    time_max: int | None = None
-    """The largest time in the stream so far."""
+    standings: tuple[Standing, ...] = ()
+    """In the stream of an operator: where the operator stands, per partition."""
     writer: Writer | None = None
     durability: Durability = "fsync"
     """"os" if its files were not synced, so that a power loss may take it back."""
-    standings: tuple[Standing, ...] = ()
-    """In the stream of an operator: where the operator stands, per partition."""
     source: Mapping[str, Any] | None = None
     """Spark's offsets of the batch, from which its checkpoint can be rebuilt."""
+    time_max: int | None = None
+    """The largest time in the stream so far."""
     finished: bool = False
     """Nothing will ever follow it; its boundaries are the end of time."""
-    revised: Mapping[str, Any] | None = None
-    """In the stream of an operator: what differs from stream.json since a later version of the operator was given."""
     retention: Retention | None = None
     """How long its writer keeps tuples, if that is not what stream.json says."""
+    revised: Mapping[str, Any] | None = None
+    """In the stream of an operator: what differs from stream.json since a later version of the operator was given."""
     outage: Outage | None = None
     """In the stream of an operator with a bound: whether inputs are missing, and how the operator goes on."""
 
@@ -181,52 +152,24 @@ class AppendCommit(Commit):
         return None
 
     def changes(self, state: LogState) -> dict[str, Any]:
-        return {
-            "ends": self.ends,
-            "boundaries": self.boundaries,
-            "time_max": self.time_max,
-            "writer": self.writer,
-            "source": self.source,
-            "published_us": self.published_us,
-            "durability": self.durability,
-            "standings": self.standings,
-            "finished": self.finished,
-            "retention": self.retention,
-            "revised": self.revised,
-            "outage": self.outage,
-        }
+        own = (f.name for f in fields(AppendCommit) if f.name not in _NOT_OF_STATE)
+        return {name: getattr(self, name) for name in own}
 
     def to_json(self) -> dict[str, Any]:
-        by_partition: dict[int, list[Block]] = {}
-        for block in sorted(self.blocks, key=lambda b: (b.partition, b.first)):
-            by_partition.setdefault(block.partition, []).append(block)
-        body: dict[str, Any] = {}
-        if self.writer is not None:
-            body["writer"] = {"query": self.writer.query, "run": self.writer.run, "batch": self.writer.batch}
-        if self.durability != "fsync":
-            body["durability"] = self.durability
-        body["source"] = self.source
-        body["time_max"] = self.time_max
-        if self.finished:
-            body["finished"] = True
-        if self.retention is not None:
-            body["retention"] = self.retention
-        if self.revised:
-            body["revised"] = dict(self.revised)
-        if self.outage is not None:
-            body["outage"] = self.outage.to_json()
+        blocks = sorted(self.blocks, key=lambda b: (b.partition, b.first))
+        by_partition = {p: list(own) for p, own in groupby(blocks, key=lambda b: b.partition)}
         parts = [_part(by_partition.get(p, ()), end) for p, end in enumerate(self.ends)]
         for p, part in enumerate(parts[:-1]):
             part["boundary"] = self.boundaries[p]
             if self.standings:
                 part["operator"] = self.standings[p].to_json()
-        return {**body, "partitions": parts[:-1], "late": parts[-1]}
+        return {**Commit.to_json(self), "partitions": parts[:-1], "late": parts[-1]}
 
-    @staticmethod
-    def fields_in(body: Mapping[str, Any]) -> dict[str, Any]:
+    @classmethod
+    def fields_in(cls, body: Mapping[str, Any]) -> dict[str, Any]:
         parts, published_us = [*body["partitions"], body["late"]], body["published_us"]
-        writer = body.get("writer")
         return {
+            **own_fields(cls, body),
             "blocks": tuple(
                 block_from_json({**block, "partition": p}, published_us)
                 for p, part in enumerate(parts)
@@ -234,16 +177,11 @@ class AppendCommit(Commit):
             ),
             "ends": tuple(part["end"] for part in parts),
             "boundaries": tuple(part["boundary"] for part in body["partitions"]),
-            "time_max": body["time_max"],
-            "writer": Writer(**writer) if writer else None,
-            "durability": body.get("durability", "fsync"),
-            "source": body["source"],
-            "finished": body.get("finished", False),
-            "retention": body.get("retention"),
-            "revised": body.get("revised"),
-            "outage": Outage.from_json(body["outage"]) if "outage" in body else None,
             "standings": tuple(Standing.from_json(p["operator"]) for p in body["partitions"] if "operator" in p),
         }
+
+
+_NOT_OF_STATE = ("seq", "stream", "before", "checksum", "blocks")
 
 
 def _part(blocks: Sequence[Block], end: int) -> dict[str, Any]:

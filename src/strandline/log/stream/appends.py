@@ -10,8 +10,7 @@ from strandline.log.stream.log import Log
 
 
 def appends_after(log: Log, seq: int) -> Iterator[AppendCommit]:
-    """Yields the appends after `seq`, up to the last refresh. Of dropped ones only some, without their blocks
-    (`cuts`)."""
+    """Yields the appends after `seq`, up to the last refresh. Of dropped ones only `cuts`, without their blocks."""
     while True:
         try:
             if seq + 1 < log.kept:

@@ -138,82 +138,54 @@ def describe(data: bytes | memoryview, spec: StreamSpec, partition: int, first: 
     that are not dense from `first` on) is refused here, before anything is published.
     """
     where = f"{file}, partition {partition}, from offset {first}"
-    footer = pq.ParquetFile(pa.BufferReader(data))
-    metadata = footer.metadata
-    if metadata.num_rows == 0:
+    footer = pq.read_metadata(pa.BufferReader(data))
+    if footer.num_rows == 0:
         raise StorageError("a block without tuples", where=where)
-    facts = _Facts(footer, spec, where)
-    end = first + metadata.num_rows
-    if facts.offsets not in (None, (first, end - 1)):
+    end = first + footer.num_rows
+    names = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
+    times: dict[bool, list[int]] = {True: [], False: []}  # of results, of footprints
+    offsets: list[int] = []
+    rows: Counter[str] = Counter()
+    nulls = 0
+    for group in map(footer.row_group, range(footer.num_row_groups)):
+        found = [group.column(names[c]).statistics for c in _described_by(spec)]
+        if any(statistics is None for statistics in found):
+            raise StorageError(
+                "a row group without statistics, from which a block is described",
+                where=where,
+                todo=f"let its writer keep them for {', '.join(_described_by(spec))}",
+            )
+        time, *stamps = found
+        nulls += time.null_count
+        kind = Kind.RESULT
+        if stamps:
+            offset, kinds = stamps
+            offsets += [offset.min_raw, offset.max_raw]
+            if kinds.min_raw != kinds.max_raw:
+                raise StorageError("a row group mixes kinds of tuples", where=where)
+            kind = Kind(kinds.min_raw)
+        rows[kind.name.lower()] += group.num_rows
+        if time.null_count < group.num_rows:
+            times[kind is Kind.RESULT] += [time.min_raw, time.max_raw]
+    if nulls:
+        raise NullTimeError(
+            f"{nulls:,} of {plural(footer.num_rows, 'tuple')} without a time ({spec.time} is null)",
+            where=where,
+            todo=f"filter or fill them before the stream, for example .where('{spec.time} is not null')",
+        )
+    if offsets and (min(offsets), max(offsets)) != (first, end - 1):
         raise StorageError(
-            f"a block's offsets run from {facts.offsets[0]} to {facts.offsets[1]}, not {first} to {end - 1}",
+            f"a block's offsets run from {min(offsets)} to {max(offsets)}, not {first} to {end - 1}",
             where=where,
             todo="this is a defect of Strandline; please report it",
         )
-    return Block(
-        partition=partition,
-        file=file,
-        first=first,
-        end=end,
-        rows=facts.rows,
-        time_min=facts.time_min,
-        time_max=facts.time_max,
-        size_bytes=len(data),
-        checksum=checksum(data),
-    )
-
-
-class _Facts:
-    """Minimum, maximum and counts over the row groups' statistics."""
-
-    def __init__(self, footer: pq.ParquetFile, spec: StreamSpec, where: str) -> None:
-        names = {footer.metadata.schema.column(i).path: i for i in range(footer.metadata.num_columns)}
-        times: dict[bool, list[int]] = {True: [], False: []}  # of results, of footprints
-        offsets: list[int] = []
-        rows: Counter[str] = Counter()
-        nulls = 0
-        for g in range(footer.metadata.num_row_groups):
-            group = footer.metadata.row_group(g)
-            found = [group.column(names[c]).statistics for c in _described_by(spec)]
-            if any(statistics is None for statistics in found):
-                raise StorageError(
-                    "a row group without statistics, from which a block is described",
-                    where=where,
-                    todo=f"let its writer keep them for {', '.join(_described_by(spec))}",
-                )
-            time, *stamps = found
-            nulls += time.null_count
-            kind = Kind.RESULT
-            if stamps:
-                offset, kinds = stamps
-                offsets += [offset.min_raw, offset.max_raw]
-                if kinds.min_raw != kinds.max_raw:
-                    raise StorageError("a row group mixes kinds of tuples", where=where)
-                kind = Kind(kinds.min_raw)
-            rows[kind.name.lower()] += group.num_rows
-            if time.null_count < group.num_rows:
-                times[kind is Kind.RESULT] += [_integer(time.min_raw), _integer(time.max_raw)]
-        if nulls:
-            raise NullTimeError(
-                f"{nulls:,} of {plural(footer.metadata.num_rows, 'tuple')} without a time ({spec.time} is null)",
-                where=where,
-                todo=f"filter or fill them before the stream, for example .where('{spec.time} is not null')",
-            )
-        counted = times[True] or times[False]
-        self.time_min, self.time_max = min(counted), max(counted)
-        self.offsets = (min(offsets), max(offsets)) if offsets else None
-        """The first and the last, if the file says them."""
-        self.rows = dict(rows)
+    counted = times[True] or times[False]
+    return Block(partition, file, first, end, dict(rows), min(counted), max(counted), len(data), checksum(data))
 
 
 def _described_by(spec: StreamSpec) -> list[str]:
     """Returns the columns whose statistics say what a block holds."""
     return [spec.time, OFFSET, KIND] if spec.is_stamped else [spec.time]
-
-
-def _integer(value: object) -> int:
-    assert isinstance(value, int)
-    return value
 
 
 def verified(data: bytes, block: Block, url: str) -> bytes:
@@ -237,10 +209,12 @@ def damaged(block: Block, url: str, what: str) -> CorruptBlockError:
     return problem
 
 
-def _lacking(source: pa.BufferReader, spec: StreamSpec, wanted: Sequence[str]) -> list[str]:
-    """Returns the columns among these that the block does not have, because they were added to the stream later."""
-    there = set(pq.read_schema(source).names)
-    return [name for name in spec.added_columns if name in wanted and name not in there]
+def shaped(table: pa.Table, wanted: pa.Schema, spec: StreamSpec, rows: int) -> pa.Table:
+    """Returns so many tuples in these columns and types; those that were added to the stream since are null."""
+    for name in spec.added_columns:
+        if name in wanted.names and name not in table.column_names:
+            table = table.append_column(wanted.field(name), pa.nulls(rows, wanted.field(name).type))
+    return table.select(wanted.names).cast(wanted)
 
 
 def decode(
@@ -250,17 +224,12 @@ def decode(
     names = list(dict.fromkeys([*columns, OFFSET, KIND])) if columns is not None else spec.block.names
     wanted = pa.schema([spec.stored.field(n) for n in names if spec.is_stamped or n not in (OFFSET, KIND)])
     source = pa.BufferReader(data)
-    lacking = _lacking(source, spec, wanted.names) if spec.added else []
-    there = [name for name in wanted.names if name not in lacking]
     file = pq.ParquetFile(source, page_checksum_verification=check_pages)
-    table = file.read(columns=there, use_threads=False)
-    for name in lacking:
-        rows = len(table) if table.num_columns else pq.read_metadata(source).num_rows
-        table = table.append_column(wanted.field(name), pa.nulls(rows, wanted.field(name).type))
-    table = table.select(wanted.names).cast(wanted)
+    there = set(file.schema_arrow.names if spec.added else wanted.names)
+    table = file.read(columns=[name for name in wanted.names if name in there], use_threads=False)
+    table = shaped(table, wanted, spec, file.metadata.num_rows)
     if not spec.is_stamped:
-        rows = len(table) if wanted.names else pq.read_metadata(source).num_rows
-        stamps = _stamps(rows, Kind.RESULT, first)
+        stamps = _stamps(file.metadata.num_rows, Kind.RESULT, first)
         table = pa.Table.from_arrays([*table.columns, *stamps], schema=pa.schema([*wanted, *CONTROL_FIELDS]))
         return table.select(names)
     if len(pc.unique(table.column(KIND))) <= 1:

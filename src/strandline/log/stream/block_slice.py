@@ -22,8 +22,6 @@ from strandline.log.stream import block as blocks_
 from strandline.log.stream.block import Block, checksum
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
-from strandline.log.stream.log_errors import rotten_part
-from strandline.log.stream.spec import StreamSpec
 
 BLOCKS_KNOWN = 1024
 """Of so many blocks a process knows the footers."""
@@ -157,16 +155,12 @@ class OpenBlock:
     def read(self, group: int, columns: Sequence[str]) -> pa.Table:
         """Reads the tuples in the order of their offsets, in these columns and no others, and verifies them."""
         spec, footer = self._log.spec, self._contents.footer
-        wanted = pa.schema([_field(spec, name) for name in columns])
+        wanted = pa.schema([(spec.stored if name == OFFSET else spec.arrow).field(name) for name in columns])
         there = set(footer.schema.to_arrow_schema().names if spec.added else wanted.names)  # others were added since
         names = [name for name in wanted.names if name in there]
         file = pq.ParquetFile(pa.BufferReader(self._bytes(group, names)), metadata=footer)
         table = file.read_row_groups([group], names, use_threads=False)
-        for name in wanted.names:
-            if name not in there:
-                rows = footer.row_group(group).num_rows
-                table = table.append_column(wanted.field(name), pa.nulls(rows, wanted.field(name).type))
-        return table.select(wanted.names).cast(wanted)
+        return blocks_.shaped(table, wanted, spec, footer.row_group(group).num_rows)
 
     def _bytes(self, group: int, names: Sequence[str]) -> pa.Buffer:
         """Returns the file's bytes; only these columns of the row group are sure to be in them."""
@@ -182,13 +176,11 @@ class OpenBlock:
                 if begin <= part.begin < end:
                     own = memoryview(data)[part.begin - begin : part.end - begin]
                     if len(own) != part.end - part.begin or checksum(own) != part.checksum:
-                        raise rotten_part(self.block, self._log.storage.url, part.begin, part.end)
+                        rotten = f"bytes {part.begin:,} to {part.end - 1:,} of a published block"
+                        what = f"{rotten} are not what they were when this process verified it"
+                        raise blocks_.damaged(self.block, self._log.storage.url, what)
             sparse[begin:end] = np.frombuffer(data, np.uint8)
         return pa.py_buffer(sparse)
-
-
-def _field(spec: StreamSpec, name: str) -> pa.Field:
-    return spec.stored.field(name) if name == OFFSET else spec.arrow.field(name)
 
 
 def _owners(footer: pq.FileMetaData) -> list[str]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from strandline.log.stream.block import Block
+from strandline.log.stream.json_part import JsonPart
 from strandline.log.stream.manifest import FORMAT
 
 if TYPE_CHECKING:
@@ -15,11 +14,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit(ABC):
-    """One commit; the state of a stream is the fold of its commits."""
+class Commit(JsonPart):
+    """One commit; the state of a stream is the fold of its commits. In JSON it is what only its kind has."""
 
     kind: ClassVar[str]
     """As its manifest names it."""
+    ELSEWHERE = "seq stream published_us before checksum"
 
     seq: int
     stream: str
@@ -44,19 +44,10 @@ class Commit(ABC):
         """The keys of the files that it names: none of them may be announced for deletion."""
         return {block.file for block in self.blocks}
 
-    @abstractmethod
     def problem(self, state: LogState) -> str | None:
         """Returns why this commit cannot follow `state`, for a reason of its own kind; None if it can."""
+        return None
 
-    @abstractmethod
     def changes(self, state: LogState) -> dict[str, Any]:
         """Returns the fields of the state that this commit changes, with their new values."""
-
-    @abstractmethod
-    def to_json(self) -> dict[str, Any]:
-        """Returns the part of the manifest that only this kind has."""
-
-    @staticmethod
-    @abstractmethod
-    def fields_in(body: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the fields of this kind that a manifest holds."""
+        return {}

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.block import Block
@@ -49,14 +49,11 @@ class CompactCommit(Commit):
                 return f"its block {b.first}-{b.end} lies outside of partition {b.partition}"
         return None
 
-    def changes(self, state: LogState) -> dict[str, Any]:
-        return {}
-
     def to_json(self) -> dict[str, Any]:
         return {"blocks": [{"partition": b.partition, **block_json(b)} for b in self.blocks]}
 
-    @staticmethod
-    def fields_in(body: Mapping[str, Any]) -> dict[str, Any]:
+    @classmethod
+    def fields_in(cls, body: Mapping[str, Any]) -> dict[str, Any]:
         return {"blocks": tuple(block_from_json(b, body["published_us"]) for b in body["blocks"])}
 
 
@@ -77,13 +74,6 @@ class TruncateCommit(Commit):
     def changes(self, state: LogState) -> dict[str, Any]:
         return {"starts": tuple(max(old, new) for old, new in zip(state.starts, self.starts, strict=True))}
 
-    def to_json(self) -> dict[str, Any]:
-        return {"starts": list(self.starts)}
-
-    @staticmethod
-    def fields_in(body: Mapping[str, Any]) -> dict[str, Any]:
-        return {"starts": tuple(body["starts"])}
-
 
 @dataclass(frozen=True, slots=True)
 class CollectCommit(Commit):
@@ -95,19 +85,9 @@ class CollectCommit(Commit):
     deleted_through: int = -1
     """The files announced up to this commit are deleted."""
 
-    def problem(self, state: LogState) -> str | None:
-        return None
-
     def changes(self, state: LogState) -> dict[str, Any]:
         pending = tuple(seq for seq in state.announced if seq > self.deleted_through)
         return {"announced": (*pending, self.seq) if self.files else pending}
-
-    def to_json(self) -> dict[str, Any]:
-        return {"files": list(self.files), "deleted_through": self.deleted_through}
-
-    @staticmethod
-    def fields_in(body: Mapping[str, Any]) -> dict[str, Any]:
-        return {"files": tuple(body["files"]), "deleted_through": body["deleted_through"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,20 +115,13 @@ class ConsumerCommit(Commit):
             return {"consumers": others}
         return {"consumers": (*others, Registration(self.consumer, self.needs, self.seq, self.published_us))}
 
-    def to_json(self) -> dict[str, Any]:
-        return {"consumer": self.consumer, "needs": None if self.needs is None else list(self.needs)}
-
-    @staticmethod
-    def fields_in(body: Mapping[str, Any]) -> dict[str, Any]:
-        needs = body["needs"]
-        return {"consumer": body["consumer"], "needs": None if needs is None else tuple(needs)}
-
 
 @dataclass(frozen=True, slots=True)
 class MilestoneCommit(Commit):
     """Says where a milestone lies and which commits are kept."""
 
     kind = "milestone"
+    PARTS: ClassVar = {"milestone": Milestone}
 
     milestone: Milestone
 
@@ -170,13 +143,6 @@ class MilestoneCommit(Commit):
 
     def changes(self, state: LogState) -> dict[str, Any]:
         return {"milestone": self.milestone}
-
-    def to_json(self) -> dict[str, Any]:
-        return {"milestone": self.milestone.to_json()}
-
-    @staticmethod
-    def fields_in(body: Mapping[str, Any]) -> dict[str, Any]:
-        return {"milestone": Milestone.from_json(body["milestone"])}
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,26 +169,9 @@ class SchemaCommit(Commit):
     def changes(self, state: LogState) -> dict[str, Any]:
         return {"added": (*state.added, *self.columns)}
 
-    def to_json(self) -> dict[str, Any]:
-        return {"columns": list(self.columns)}
 
-    @staticmethod
-    def fields_in(body: Mapping[str, Any]) -> dict[str, Any]:
-        return {"columns": tuple(body["columns"])}
-
-
-KINDS: Mapping[str, type[Commit]] = {
-    kind.kind: kind
-    for kind in (
-        AppendCommit,
-        CompactCommit,
-        TruncateCommit,
-        CollectCommit,
-        ConsumerCommit,
-        MilestoneCommit,
-        SchemaCommit,
-    )
-}
+_ALL = (AppendCommit, CompactCommit, TruncateCommit, CollectCommit, ConsumerCommit, MilestoneCommit, SchemaCommit)
+KINDS: Mapping[str, type[Commit]] = {kind.kind: kind for kind in _ALL}
 """By name, every kind of commit."""
 
 

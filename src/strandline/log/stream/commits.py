@@ -20,7 +20,6 @@ from strandline.log.index.index import Index, Snapshot
 from strandline.log.storage.storage import Storage
 from strandline.log.stream import commit_kinds, manifest
 from strandline.log.stream.append_commit import AppendCommit
-from strandline.log.stream.block import checksum
 from strandline.log.stream.commit import Commit
 from strandline.log.stream.log_state import LogState
 from strandline.log.stream.manifest import FORMAT_2, commit_key
@@ -42,23 +41,24 @@ class Commits:
     def __init__(self, storage: Storage, stream: str) -> None:
         self._storage = storage
         self._stream = stream
-        self._newest: Milestone | None = None
+        self.newest: Milestone | None = None
+        """The newest milestone that is known here."""
         self._polls = 0
         self._probes = PROBES if storage.local_path(commit_key(0)) is None else LOCAL_PROBES
 
     @property
     def kept(self) -> int:
         """The first commit that is kept, as far as is known here."""
-        return 0 if self._newest is None else self._newest.kept
+        return 0 if self.newest is None else self.newest.kept
 
     def note(self, milestone: Milestone | None) -> None:
         """Takes in a milestone that is part of the history, whether it is marked or not."""
-        if milestone is not None and (self._newest is None or milestone.number > self._newest.number):
-            self._newest = milestone
+        if milestone is not None and (self.newest is None or milestone.number > self.newest.number):
+            self.newest = milestone
 
     def look(self) -> None:
         """Finds the newest milestone that is marked: one question if it is known already."""
-        low = -1 if self._newest is None else self._newest.number
+        low = -1 if self.newest is None else self.newest.number
         step = 1
         while self._storage.exists(mark_key(low + step)):
             low, step = low + step, step * 2
@@ -75,16 +75,14 @@ class Commits:
 
         The file of the first commit says it since the first of them was dropped.
         """
-        key = commit_key(0)
         with contextlib.suppress(KeyMissingError, CorruptManifestError, KeyError):
-            return self._read_mark(key)
+            return self._read_mark(commit_key(0))
         return None
 
     def _mark(self, number: int) -> Milestone:
-        key = mark_key(number)
         # What a mark says is acted upon, so it must not be taken back by a power loss.
         self._storage.settle(FOLDER)
-        return self._read_mark(key)
+        return self._read_mark(mark_key(number))
 
     def _read_mark(self, key: str) -> Milestone:
         with concerning(self._storage.url):
@@ -185,22 +183,19 @@ class Commits:
             if file.last > seq:
                 yield from (m for m in cuts.read(self._storage, file, self._stream) if m.seq > seq)
 
-    def newest_files(self) -> set[str]:
-        """Returns every file that the newest milestone known here consists of, but for its mark."""
-        return self.files(self._newest)
-
     def marked_files(self) -> set[str]:
-        """Returns every file that the newest milestone with a mark consists of, if they are there, but for its mark.
-
-        The newest that is known may have none yet; the one before it has.
-        """
+        """Returns every file that the newest milestone with a mark consists of, if they are there, but for its mark."""
         self.look()
-        number = -1 if self._newest is None else self._newest.number
+        with contextlib.suppress(KeyMissingError):  # an early version may have collected them
+            return self.files(self.marked(self.newest))
+        return set()
+
+    def marked(self, newest: Milestone | None) -> Milestone | None:
+        """Returns the newest milestone that has a mark: this one, or the one before; None if there is none."""
+        number = -1 if newest is None else newest.number
         if number >= 0 and not self._storage.exists(mark_key(number)):
             number -= 1
-        with contextlib.suppress(KeyMissingError):  # an early version may have collected them
-            return self.files(self._mark(number)) if number >= 0 else set()
-        return set()
+        return self._mark(number) if number >= 0 else None
 
     def files(self, milestone: Milestone | None) -> set[str]:
         """Returns every file that this milestone consists of, but for its mark."""
@@ -213,12 +208,12 @@ class Commits:
     def _body(self) -> dict[str, Any] | None:
         self.note(self.dropped_for())
         self.look()
-        while (milestone := self._newest) is not None:
+        while (milestone := self.newest) is not None:
             try:
                 return read_body(self._storage, milestone)
             except (KeyMissingError, CorruptManifestError):
                 self.look()  # its file may be collected when there is a newer one
-                if milestone == self._newest:
+                if milestone == self.newest:
                     raise
         return None
 
@@ -242,14 +237,8 @@ def read_mark(data: bytes, stream: str, where: str) -> Milestone:
 
 def read_body(storage: Storage, milestone: Milestone) -> dict[str, Any]:
     """Returns the contents of a milestone's file: a snapshot, and the files of the cuts."""
-    where = f"{storage.url}/{milestone.file}"
-    data = storage.read(milestone.file)
-    if checksum(data) != milestone.checksum:
-        raise CorruptManifestError(
-            f"the file of milestone {milestone.number} is not what was written",
-            where=where,
-            stream=storage.url,
-            todo="restore the file from a copy; the commits that it stands for are dropped",
-        )
+    what = f"the file of milestone {milestone.number} is"
+    todo = "restore the file from a copy; the commits that it stands for are dropped"
+    data = manifest.read_checked(storage, milestone.file, milestone.checksum, what, todo)
     with concerning(storage.url):
-        return manifest.unseal(data, where)
+        return manifest.unseal(data, f"{storage.url}/{milestone.file}")

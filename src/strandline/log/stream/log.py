@@ -29,7 +29,7 @@ from strandline.errors import (
 from strandline.failpoint import failpoint
 from strandline.log.index import index
 from strandline.log.index.index import Index, Snapshot
-from strandline.log.storage.storage import Storage, create_once, is_temporary
+from strandline.log.storage.storage import Storage, create_once
 from strandline.log.stream import block as blocks_
 from strandline.log.stream import commit_kinds, log_errors, spec
 from strandline.log.stream.append_commit import Append, AppendCommit, require_forward
@@ -41,8 +41,10 @@ from strandline.log.stream.log_state import LogState
 from strandline.log.stream.manifest import commit_key
 from strandline.log.stream.recent_commits import Tail
 from strandline.log.stream.spec import StreamSpec
+from strandline.units import END_OF_TIME, earlier, latest
 
 END = (1 << 63) - 1
+Times = tuple[int | None, int | None]
 C = TypeVar("C", bound=Commit)
 
 
@@ -56,9 +58,11 @@ class Log:
         self.retention = stream.retention  # of the writer that appends with this handle
         self._index = Index(storage)
         self.commits = Commits(storage, stream.id)
-        self._snapshot = Snapshot(stream.id, LogState.empty(stream.partitions))
-        self._tail = Tail()
-        self.state = self._told = self._snapshot.state
+        self.snapshot = Snapshot(stream.id, LogState.empty(stream.partitions))
+        """The snapshot that this handle stands on."""
+        self.tail = Tail()
+        """The commits since that snapshot."""
+        self.state = self._told = self.snapshot.state
         self._published: int | None = None  # the newest commit of this handle
 
     @property
@@ -90,17 +94,19 @@ class Log:
     @classmethod
     def open(cls, storage: Storage, clock: Clock = SYSTEM_CLOCK) -> Log:
         """Opens the stream at this place; the error says what is there instead if there is none."""
+        with concerning(storage.url):
+            log = cls.unread(storage, clock)
+            log.reload()
+        return log
+
+    @classmethod
+    def unread(cls, storage: Storage, clock: Clock = SYSTEM_CLOCK) -> Log:
+        """Opens the stream without reading its commits: `open` stops at the first rotten one."""
         try:
             data = storage.read(spec.KEY)
         except KeyMissingError:
-            # What a crash left of the first write is not worth a word.
-            other = next((listed.key for listed in storage.list("") if not is_temporary(listed.key)), None)
-            other = spec.RESTORE_KEY if other is not None and storage.exists(spec.RESTORE_KEY) else other
-            raise log_errors.no_stream(other, storage.url) from None
-        with concerning(storage.url):
-            log = cls(storage, StreamSpec.from_json(data, f"{storage.url}/{spec.KEY}"), clock)
-            log.reload()
-        return log
+            raise log_errors.no_stream(storage) from None
+        return cls(storage, StreamSpec.from_json(data, f"{storage.url}/{spec.KEY}"), clock)
 
     def reload(self) -> None:
         """Takes in what was published since, and stands on the snapshot that lies at the root now."""
@@ -117,7 +123,7 @@ class Log:
             try:
                 fresh = self.commits.from_(self.state.seq + 1, index.FOLD_EVERY)
             except DroppedError:
-                self._stand_on(index.load_snapshot(self.storage, self.spec.id) or self._snapshot)
+                self._stand_on(index.load_snapshot(self.storage, self.spec.id) or self.snapshot)
                 continue
             if not fresh:
                 break
@@ -125,7 +131,7 @@ class Log:
             self.storage.settle("commits")
             for m in fresh:
                 self._apply(m)
-            if len(self._tail) >= 2 * index.FOLD_EVERY:
+            if len(self.tail) >= 2 * index.FOLD_EVERY:
                 self.fold(at_least=index.FOLD_EVERY)
             if len(fresh) < index.FOLD_EVERY:
                 break
@@ -141,9 +147,8 @@ class Log:
         return self.commits.some([seq])[0]
 
     def after(self, seq: int) -> Iterator[Commit]:
-        """Yields the commits after `seq`, up to the last refresh, some read at a time; raises `DroppedError` if one is
-        dropped."""
-        in_tail = self._tail.after(seq)
+        """Yields the commits after `seq`, as of the last refresh, some read at a time. Raises `DroppedError`."""
+        in_tail = self.tail.after(seq)
         first = in_tail[0].seq if in_tail else self.state.seq + 1
         for start in range(seq + 1, first, index.FOLD_EVERY):
             yield from self.commits.some(range(start, min(start + index.FOLD_EVERY, first)))
@@ -151,14 +156,10 @@ class Log:
 
     def before(self, seq: int) -> Iterator[Commit]:
         """Yields the kept commits before `seq`, newest first, each read when it is asked for."""
-        in_tail = {m.seq: m for m in self._tail.commits}
+        in_tail = {m.seq: m for m in self.tail.commits}
         with contextlib.suppress(KeyMissingError, DroppedError):
             for s in range(seq - 1, -1, -1):
                 yield in_tail.get(s) or self.commit(s)
-
-    def since(self, seq: int) -> list[Commit]:
-        """Returns the commits after `seq` as a list."""
-        return list(self.after(seq))
 
     def _stand_on(self, snapshot: Snapshot) -> None:
         """Keeps the commits after this snapshot as the tail, whether it is newer or older than the one we stood on.
@@ -170,20 +171,20 @@ class Log:
             snapshot = self.commits.snapshot() or snapshot
         while True:
             try:
-                later = self.since(snapshot.state.seq)
+                later = list(self.after(snapshot.state.seq))
                 break
             except DroppedError:
                 snapshot = self.commits.snapshot() or snapshot
         if snapshot.state.seq > self.state.seq:
             self.state = snapshot.state
-        self._snapshot, self._tail = snapshot, Tail(later)
+        self.snapshot, self.tail = snapshot, Tail(later)
 
     def _apply(self, m: Commit, after: LogState | None = None) -> None:
         if m.stream != self.spec.id:
             raise log_errors.another_stream(m.seq, m.stream, self.storage.url)
         with concerning(self.storage.url):
             self.state = after or self.state.apply(m)
-        self._tail.append(m)
+        self.tail.append(m)
         if isinstance(m, MilestoneCommit):
             self.commits.note(m.milestone)
 
@@ -197,8 +198,7 @@ class Log:
         time_from: int | None = None,
         time_until: int | None = None,
     ) -> Iterator[Block]:
-        """Yields blocks of a partition that hold an offset in [first, end) and may hold a time in [time_from,
-        time_until)."""
+        """Yields blocks of a partition with an offset in [first, end) and perhaps a time in [time_from, time_until)."""
         shown_until = 0
         for block in self._walk(partition, first, end, time_from, time_until):
             if block.first < shown_until:
@@ -209,8 +209,7 @@ class Log:
     def _walk(
         self, partition: int, first: int, end: int, time_from: int | None = None, time_until: int | None = None
     ) -> Iterator[Block]:
-        """Yields what `blocks` yields; if the index had to be mended, a block may begin before the end of the last
-        one."""
+        """Yields what `blocks` yields; if the index had to be mended, blocks may overlap."""
         first, end = max(first, self.state.starts[partition]), min(end, self.state.ends[partition])
         if first >= end:
             return
@@ -218,9 +217,9 @@ class Log:
         while True:
             try:
                 # One moment's children and tail, should this handle move on while we walk.
-                indexed = self._index.blocks(self._snapshot.children, partition, first, end, time_from, time_until)
-                appended = self._tail.blocks(partition, first, end, time_from, time_until)
-                for block in self._tail.replaced(itertools.chain(indexed, appended), partition):
+                indexed = self._index.blocks(self.snapshot.children, partition, first, end, time_from, time_until)
+                appended = self.tail.blocks(partition, first, end, time_from, time_until)
+                for block in self.tail.replaced(itertools.chain(indexed, appended), partition):
                     yield block
                     first, mended = block.end, 0
                 return
@@ -234,7 +233,7 @@ class Log:
     def _mend_index(self, *, anew: bool = False) -> None:
         """Replaces an index of which a file is gone or rotten: by a newer snapshot's, or by one derived anew."""
         newer = None if anew else index.load_snapshot(self.storage, self.spec.id)
-        if newer is None or newer.children == self._snapshot.children:
+        if newer is None or newer.children == self.snapshot.children:
             newer = self.commits.rebuilt(self.spec, self._index, self.state.seq)
             with contextlib.suppress(StorageError):
                 self.storage.put(index.ROOT_KEY, newer.encode())
@@ -248,27 +247,40 @@ class Log:
     def read(
         self, partition: int, first: int | None = None, end: int = END, columns: list[str] | None = None
     ) -> Iterator[pa.Table]:
-        """Yields the tuples [first, end) of a partition in order, control columns included, a table per block.
+        """Yields the tuples [first, end) of a partition in order, control columns included, a table per block."""
+        return (table for _, table in self.read_blocks(partition, first, end, columns, (None, None), False))
 
-        Readers in flight outlive compaction: should a file be gone, the same offsets are looked up again.
+    def read_blocks(
+        self, partition: int, first: int | None, end: int, columns: list[str] | None, times: Times, results: bool
+    ) -> Iterator[tuple[Block, pa.Table]]:
+        """Yields blocks of a partition in order, each with its tuples in [first, end), control columns included.
+
+        Leaves out blocks without a time from the first of `times` up to the second, and with `results` those without
+        results. Readers in flight outlive compaction: should a file be gone, the same offsets are looked up again.
         """
         first, end = self.state.starts[partition] if first is None else first, min(end, self.state.ends[partition])
         self.require_kept(partition, first)
+        is_dense = times == (None, None)
         missing: Block | None = None
         while first < end:
             before, missing_before = first, missing
-            for block in self._walk(partition, first, end):
-                if block.first > first:
+            for block in self._walk(partition, first, end, *times):
+                if is_dense and block.first > first:
                     break
-                try:
-                    table = self.read_block(block, columns)
-                except KeyMissingError as problem:
-                    if missing == block:
-                        raise log_errors.lost_block(block, self.storage.url) from problem
-                    missing = block
-                    break
-                yield table.slice(first - block.first, min(end, block.end) - first)
+                if block.has_results or not results:
+                    try:
+                        table = self.read_block(block, columns)
+                    except KeyMissingError as problem:
+                        if missing == block:
+                            raise log_errors.lost_block(block, self.storage.url) from problem
+                        missing = block
+                        break
+                    cut = max(0, first - block.first)
+                    yield block, table.slice(cut, min(end, block.end) - block.first - cut)
                 first = block.end
+            else:
+                if not is_dense:
+                    return
             if first < end:  # compacted, truncated, or worse
                 self.refresh()
                 self.require_kept(partition, first)
@@ -281,22 +293,12 @@ class Log:
         if first < start:
             raise log_errors.truncated(partition, first, start, self.storage.url)
 
-    @property
-    def snapshot(self) -> Snapshot:
-        """The snapshot this handle stands on."""
-        return self._snapshot
-
-    @property
-    def tail(self) -> Sequence[Commit]:
-        """The commits since that snapshot."""
-        return self._tail.commits
-
     def index_files(self) -> set[str]:
         """Returns the files of the index that this handle uses."""
         with contextlib.suppress(KeyMissingError, CorruptManifestError):
-            return set(self._index.files(self._snapshot.children))
+            return set(self._index.files(self.snapshot.children))
         self._mend_index(anew=True)
-        return set(self._index.files(self._snapshot.children))
+        return set(self._index.files(self.snapshot.children))
 
     # ------------------------------------------------------------------ publishing
 
@@ -307,23 +309,42 @@ class Log:
         this raises and publishes nothing.
         """
         base = base or self.state
+        blocks, spec = sorted(batch.blocks, key=lambda b: (b.partition, b.first)), self.spec
+        ends = list(base.ends)
+        for b in blocks:
+            ends[b.partition] = max(ends[b.partition], b.end)
+        time_max = latest(base.time_max, *(b.time_max for b in blocks if b.partition != spec.late and b.has_results))
+        boundary = None if time_max is None or spec.lateness is None else earlier(time_max, spec.lateness)
+        known = (END_OF_TIME,) * spec.partitions if batch.finished else batch.boundaries
 
         def make(state: LogState, seen: Sequence[Commit]) -> AppendCommit:
             if base.finished:
                 raise log_errors.finished(self.storage.url)
             for m in seen:
                 if isinstance(m, AppendCommit | SchemaCommit):
-                    other = m.writer if isinstance(m, AppendCommit) else None
-                    raise log_errors.second_writer(m.seq, other, self.storage.url)
-            made = batch.commit(state.seq + 1, base, self.spec, self.clock.now_us())
-            if self.retention != self.spec.retention:
-                made = replace(made, retention=self.retention)
+                    raise log_errors.second_writer(m.seq, getattr(m, "writer", None), self.storage.url)
+            made = AppendCommit(
+                *self.stamp(state),
+                blocks=tuple(blocks),
+                ends=tuple(ends),
+                boundaries=base.boundaries_until(boundary) if known is None else tuple(known),
+                standings=tuple(batch.standings),
+                writer=batch.writer,
+                durability=batch.durability,
+                source=batch.source,
+                time_max=time_max,
+                finished=batch.finished,
+                retention=None if self.retention == spec.retention else self.retention,
+                revised=batch.revised or None,
+                outage=batch.outage,
+            )
             if gone := made.named & announced(seen):
                 raise log_errors.collected(gone, self.storage.url)
             return require_forward(base, made)
 
         failpoint("before-manifest")
         published = self.publish(make, since=base.seq)
+        assert published is not None
         failpoint("after-manifest")
         return published
 
@@ -331,13 +352,14 @@ class Log:
         """Returns the fields that all kinds of commits begin with, of the one behind `state`: number, stream, time."""
         return state.seq + 1, self.spec.id, self.clock.now_us()
 
-    def publish(self, make: Callable[[LogState, Sequence[Commit]], C], since: int) -> C:
-        """Creates the next commit. `make` gets the newest state and the commits after `since`, and may refuse."""
+    def publish(self, make: Callable[[LogState, Sequence[Commit]], C | None], since: int) -> C | None:
+        """Creates the next commit. `make` gets the newest state and the commits after `since`; it may give none."""
         while True:
             while self.commits.has_later(self.state.seq + 1, is_near=self._published == self.state.seq):
                 self.refresh()  # a lost commit would be taken for the next one, and filled
             state = self.state
-            made = make(state, self.since(since))
+            if (made := make(state, list(self.after(since)))) is None:
+                return None
             data = commit_kinds.encode(replace(made, before=state.tip))
             if self.state is not state:
                 continue  # to make it the index had to be mended, which brought in newer commits
@@ -353,7 +375,7 @@ class Log:
             self.commits.require_kept(m.seq)
             self._apply(m, after)
             self._published = m.seq
-            if len(self._tail) >= index.FOLD_EVERY:
+            if len(self.tail) >= index.FOLD_EVERY:
                 self.fold(at_least=index.FOLD_EVERY)
             return m
 
@@ -366,10 +388,10 @@ class Log:
             # All go on from the root: it may have been mended, and the files of any other snapshot are collected.
             if (root := index.load_snapshot(self.storage, self.spec.id)) is not None:
                 self._stand_on(root)
-            if len(self._tail) < at_least:
+            if len(self.tail) < at_least:
                 return
             try:
-                snapshot = self._index.fold(self._snapshot, self._tail.commits)
+                snapshot = self._index.fold(self.snapshot, self.tail.commits)
             except (CorruptionError, KeyMissingError):
                 snapshot = self.commits.rebuilt(self.spec, self._index, self.state.seq)
             self.storage.put(index.ROOT_KEY, snapshot.encode())

@@ -1,4 +1,7 @@
-"""The errors of a log: there is no stream, another writer has published, or something is gone."""
+"""The errors of a log: there is no stream, another writer has published, or something is gone.
+
+A writer or a reader raises what a function here returns.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,16 @@ from strandline.errors import (
     TruncatedError,
 )
 from strandline.log.index.index import ROOT_KEY
+from strandline.log.storage.storage import Storage, first_key
 from strandline.log.stream import spec
 from strandline.log.stream.block import Block, damaged
 from strandline.log.stream.manifest import Writer
 
 
-def no_stream(other: str | None, url: str) -> StreamError:
-    """Returns the error of opening a place without stream.json; `other` is a file that is there instead."""
-    if other == spec.RESTORE_KEY:
+def no_stream(storage: Storage) -> StreamError:
+    """Returns the error of opening a place without stream.json."""
+    other, url = first_key(storage), storage.url
+    if other is not None and storage.exists(spec.RESTORE_KEY):
         return NotAStreamError(
             "a stream was being restored here, and not all of it is there",
             stream=url,
@@ -45,7 +50,6 @@ def no_stream(other: str | None, url: str) -> StreamError:
 
 
 def another_stream(seq: int, stream: str, url: str) -> NotAStreamError:
-    """Returns the error of a reader that finds a commit of another stream."""
     return NotAStreamError(
         f"commit {seq} belongs to another stream ({stream})",
         stream=url,
@@ -54,7 +58,6 @@ def another_stream(seq: int, stream: str, url: str) -> NotAStreamError:
 
 
 def second_writer(seq: int, writer: Writer | None, url: str) -> SecondWriterError:
-    """Returns the error of a writer that finds another's append where its own should come next."""
     who = f" (query {writer.query}, run {writer.run}, batch {writer.batch})" if writer else ""
     return SecondWriterError(
         f"another writer has published commit {seq}{who}",
@@ -64,7 +67,6 @@ def second_writer(seq: int, writer: Writer | None, url: str) -> SecondWriterErro
 
 
 def finished(url: str) -> StreamFinishedError:
-    """Returns the error of a writer that wants to add to a stream that was finished."""
     return StreamFinishedError(
         "the stream is finished, nothing can be added to it",
         stream=url,
@@ -73,7 +75,6 @@ def finished(url: str) -> StreamFinishedError:
 
 
 def unfinished(url: str) -> InputError:
-    """Returns the error of a writer that was to finish its stream, and finds that its source has more."""
     return InputError(
         "the stream is not finished: its query ended before all input was published, or more came since",
         stream=url,
@@ -82,7 +83,6 @@ def unfinished(url: str) -> InputError:
 
 
 def collected(files: Iterable[str], url: str) -> CollectedError:
-    """Returns the error of a writer whose files were announced for deletion."""
     return CollectedError(
         f"the batch took so long that its files were collected: {', '.join(sorted(files))}",
         stream=url,
@@ -91,7 +91,6 @@ def collected(files: Iterable[str], url: str) -> CollectedError:
 
 
 def compacted_meanwhile(partition: int, offset: int, url: str) -> ConflictError:
-    """Returns the error of a reader that lists blocks while another process compacts them."""
     return ConflictError(
         f"blocks around offset {offset} were compacted while they were being listed",
         where=f"{url}, partition {partition}",
@@ -101,7 +100,6 @@ def compacted_meanwhile(partition: int, offset: int, url: str) -> ConflictError:
 
 
 def truncated(partition: int, offset: int, start: int, url: str) -> TruncatedError:
-    """Returns the error of a reader that asks for tuples that retention has dropped."""
     return TruncatedError(
         f"offset {offset} was dropped, the partition begins at {start}",
         where=f"{url}, partition {partition}",
@@ -111,8 +109,7 @@ def truncated(partition: int, offset: int, start: int, url: str) -> TruncatedErr
 
 
 def gone(url: str) -> StorageError:
-    """Returns the error of a reader that does not find a stream where it was: its disk is not mounted, or it was
-    moved."""
+    """Returns the error of a reader that does not find a stream where it was: not mounted, or moved."""
     return StorageError(
         "the stream is gone from its place, or lacks what was published in it",
         where=f"{url.rstrip('/')}/{spec.KEY}",
@@ -122,23 +119,14 @@ def gone(url: str) -> StorageError:
 
 
 def lost_block(block: Block, url: str) -> CorruptBlockError:
-    """Returns the error of a reader that does not find the file of a published block."""
     return damaged(block, url, "a published block is gone")
 
 
-def rotten_part(block: Block, url: str, begin: int, end: int) -> CorruptBlockError:
-    """Returns the error of a reader that finds other bytes in a block than those that it has verified before."""
-    rotten = f"bytes {begin:,} to {end - 1:,} of a published block"
-    return damaged(block, url, f"{rotten} are not what they were when this process verified it")
-
-
 def cut_block(block: Block, size_bytes: int, url: str) -> CorruptBlockError:
-    """Returns the error of a reader that finds a published block longer or shorter than it was."""
     return damaged(block, url, f"a published block has {size_bytes} bytes, the manifest says {block.size_bytes}")
 
 
 def uncounted(url: str) -> StreamMismatchError:
-    """Returns the error of a reader that needs the numbers of results, in a stream that has none."""
     return StreamMismatchError(
         "the results of this stream are not counted: an earlier version began it",
         stream=url,
@@ -147,7 +135,6 @@ def uncounted(url: str) -> StreamMismatchError:
 
 
 def unindexed(partition: int, first: int, url: str) -> CorruptManifestError:
-    """Returns the error of a reader that finds no block for an offset that was published."""
     return CorruptManifestError(
         f"the index knows no block with offset {first}",
         where=f"{url}, partition {partition}",

@@ -12,8 +12,10 @@ from typing import Any
 
 import xxhash
 
-from strandline.errors import CorruptManifestError, FormatVersionError
-from strandline.log.stream.block import Block
+from strandline.errors import CorruptManifestError, FormatVersionError, concerning
+from strandline.log.storage.storage import Storage
+from strandline.log.stream.block import Block, checksum
+from strandline.log.stream.json_part import JsonPart
 
 FORMAT = 1
 FORMAT_2 = 2
@@ -31,7 +33,7 @@ _READABLE = (FORMAT, FORMAT_2, FORMAT_3, FORMAT_4, FORMAT_5)
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class Writer(JsonPart):
     """The publisher of an append: a Spark query, one run of it, one batch."""
 
     query: str
@@ -76,6 +78,21 @@ def unseal(data: bytes, where: str) -> dict[str, Any]:
             todo="upgrade Strandline",
         )
     return body
+
+
+def read_sealed(storage: Storage, key: str) -> dict[str, Any]:
+    """Returns the JSON in a file that `seal` made; the error names the file if it has changed since."""
+    with concerning(storage.url):
+        return unseal(storage.read(key), f"{storage.url}/{key}")
+
+
+def read_checked(storage: Storage, key: str, wanted: str, what: str, todo: str) -> bytes:
+    """Returns the bytes of a file that another one names with its checksum; the error says of `what` it is a part."""
+    data = storage.read(key)
+    if checksum(data) != wanted:
+        where = f"{storage.url}/{key}"
+        raise CorruptManifestError(f"{what} not what was written", where=where, stream=storage.url, todo=todo)
+    return data
 
 
 def checksum_in(data: bytes) -> str:

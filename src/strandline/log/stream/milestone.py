@@ -7,15 +7,15 @@ of milestones have no gaps, so a process that knows one finds a newer one with a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+
+from strandline.log.stream.json_part import JsonPart
 
 FOLDER = "milestones"
 
 
 @dataclass(frozen=True, slots=True)
-class Milestone:
+class Milestone(JsonPart):
     """A milestone as a commit names it."""
 
     number: int
@@ -26,15 +26,6 @@ class Milestone:
     """The first commit that is kept. Those before it are dropped once the milestone is marked."""
     file: str
     checksum: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the milestone as manifests, snapshots and marks hold it."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> Milestone:
-        """Returns the milestone that `to_json` wrote; ignores fields of a later version."""
-        return cls(**{name: body[name] for name in cls.__slots__})
 
 
 def mark_key(number: int) -> str:

@@ -28,7 +28,7 @@ class PartialLog(Log):
             starts, ends = list(self.state.starts), list(self.state.ends)
             starts[partition], ends[partition] = first, end
             self.state = replace(self.state, starts=tuple(starts), ends=tuple(ends))
-            self._tail = Tail([AppendCommit(self.state.seq, stream.id, 0, blocks=tuple(blocks))])
+            self.tail = Tail([AppendCommit(self.state.seq, stream.id, 0, blocks=tuple(blocks))])
 
     def refresh(self) -> bool:
         """Takes in the whole log: commits since then cannot be applied to the few blocks that this handle knows.
@@ -38,7 +38,7 @@ class PartialLog(Log):
         if self._is_whole:
             return super().refresh()
         self._is_whole, known = True, self.state.ends
-        self.state, self._tail = self._snapshot.state, Tail()
+        self.state, self.tail = self.snapshot.state, Tail()
         self.reload()
         if any(now < end for now, end in zip(self.state.ends, known, strict=True)):
             raise log_errors.gone(self.storage.url)

@@ -6,32 +6,27 @@ Spark's checkpoint with the newest manifest has the same outcome as without it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from strandline.log.storage.storage import Durability
 from strandline.log.stream.append_commit import Append, AppendCommit
 from strandline.log.stream.log import Log
-from strandline.log.stream.log_state import LogState
-from strandline.log.stream.manifest import Writer
 
 
 def pass_time(log: Log, boundary: int, run: str, durability: Durability = "fsync") -> AppendCommit | None:
     """Publishes that no tuple before `boundary` will follow; None, and nothing published, if that was known."""
-    base = log.state
-    boundaries = base.boundaries_until(boundary)
-    if boundaries == base.boundaries:
-        return None
-    who = _writer(base, run)
-    return log.append(Append(writer=who, source=base.source, boundaries=boundaries, durability=durability), base=base)
+    boundaries = log.state.boundaries_until(boundary)
+    return None if boundaries == log.state.boundaries else _append(log, run, durability, boundaries=boundaries)
 
 
 def finish(log: Log, run: str, durability: Durability = "fsync") -> AppendCommit | None:
     """Publishes that no tuple will follow at all; None, and nothing published, if that was known."""
+    return None if log.state.finished else _append(log, run, durability, finished=True)
+
+
+def _append(log: Log, run: str, durability: Durability, **said: Any) -> AppendCommit:
+    """Publishes by the newest query and batch, in this run; without them before the first batch."""
     base = log.state
-    if base.finished:
-        return None
-    who = _writer(base, run)
-    return log.append(Append(writer=who, source=base.source, finished=True, durability=durability), base=base)
-
-
-def _writer(base: LogState, run: str) -> Writer | None:
-    """Returns the newest query and batch, in this run; None before the first batch, which Spark counts from."""
-    return None if base.writer is None else Writer(base.writer.query, run, base.writer.batch)
+    writer = None if base.writer is None else replace(base.writer, run=run)
+    return log.append(Append(writer=writer, source=base.source, durability=durability, **said), base=base)

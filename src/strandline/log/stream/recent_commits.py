@@ -20,23 +20,18 @@ class Tail:
     """Some commits that follow each other, and their blocks by partition."""
 
     def __init__(self, commits: Iterable[Commit] = ()) -> None:
-        self._commits: list[Commit] = []
+        self.commits: list[Commit] = []
         self._appended: dict[int, list[Block]] = {}
         self._compacted: dict[int, list[Block]] = {}
         for m in commits:
             self.append(m)
 
     def __len__(self) -> int:
-        return len(self._commits)
-
-    @property
-    def commits(self) -> Sequence[Commit]:
-        """The commits, in order."""
-        return self._commits
+        return len(self.commits)
 
     def append(self, m: Commit) -> None:
         """Adds the next commit."""
-        self._commits.append(m)
+        self.commits.append(m)
         if isinstance(m, AppendCommit):
             for b in m.blocks:
                 self._appended.setdefault(b.partition, []).append(b)
@@ -48,7 +43,7 @@ class Tail:
 
     def after(self, seq: int) -> list[Commit]:
         """Returns the commits of the tail after `seq`."""
-        return self._commits[bisect.bisect_right(self._commits, seq, key=lambda m: m.seq) :]
+        return self.commits[bisect.bisect_right(self.commits, seq, key=lambda m: m.seq) :]
 
     def blocks(
         self, partition: int, first: int, end: int, time_from: int | None = None, time_until: int | None = None

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Sequence
 
 from strandline.clock import SYSTEM_CLOCK, Clock
-from strandline.errors import ConflictError, OptionError, StreamNotFoundError
+from strandline.errors import OptionError, StreamNotFoundError
 from strandline.log.storage.storage import Storage
 from strandline.log.stream import log_errors
 from strandline.log.stream.commit import Commit
@@ -31,8 +31,7 @@ def checked_evolution(value: str | None) -> str | None:
 
 
 def created(storage: Storage, stream: StreamSpec, evolution: str | None, clock: Clock = SYSTEM_CLOCK) -> Log:
-    """Creates the stream as `Log.create` does; with "add", first adds the columns at the end of `stream` that it
-    lacks."""
+    """Creates the stream as `Log.create` does; with "add", first adds the last columns of `stream` if it lacks them."""
     if evolution == "add":
         with contextlib.suppress(StreamNotFoundError):
             add_columns(Log.open(storage, clock), stream)
@@ -45,19 +44,12 @@ def add_columns(log: Log, asked: StreamSpec) -> SchemaCommit | None:
         return None
     log.spec.with_added(log.spec.additions(asked)).require_same(asked, log.storage.url)
 
-    def make(state: LogState, seen: Sequence[Commit]) -> SchemaCommit:
+    def make(state: LogState, seen: Sequence[Commit]) -> SchemaCommit | None:
         columns = tuple(log.spec.additions(asked))
-        if not columns:
-            raise _OvertakenError("another writer has added columns in the meantime")
+        if not columns:  # another writer has added them in the meantime
+            return None
         if state.finished:
             raise log_errors.finished(log.storage.url)
         return SchemaCommit(*log.stamp(state), columns=columns)
 
-    try:
-        return log.publish(make, since=log.state.seq)
-    except _OvertakenError:
-        return None
-
-
-class _OvertakenError(ConflictError):
-    """There is nothing left to add."""
+    return log.publish(make, since=log.state.seq)

@@ -32,7 +32,7 @@ from strandline.log.operator_state.operator_words import (
 from strandline.log.operator_state.upstream import origins_of
 from strandline.log.stream.column_types import arrow_schema, block_schema, fields_of, type_name
 from strandline.log.stream.reason import ending
-from strandline.log.stream.stream_id import checked_id
+from strandline.private_folder import is_plain_name
 from strandline.schema_text import struct_json
 from strandline.times import TimeKind
 from strandline.units import Retention
@@ -53,6 +53,8 @@ RESTORE_KEY = "restore.json"
 """At a place where a stream is being restored; stream.json follows when all else is there."""
 _HEAD = b'{\n  "format": '
 PARTITIONS_MAX = 10_000
+_SAID = "format id schema key time partitions lateness retention created_by created_us upstream"
+"""The fields that every stream.json has, in their order."""
 
 _KEY_TYPES = ("byte", "short", "integer", "long", "string", "binary", "date", "timestamp", "timestamp_ntz", "boolean")
 _TIMESTAMP_TYPES = ("timestamp", "timestamp_ntz")
@@ -160,19 +162,7 @@ class StreamSpec:
 
     def to_json(self) -> bytes:
         """Returns the bytes of stream.json."""
-        body = {
-            "format": self.format,
-            "id": self.id,
-            "schema": self.schema,
-            "key": list(self.key),
-            "time": self.time,
-            "partitions": self.partitions,
-            "lateness": self.lateness,
-            "retention": self.retention,
-            "created_by": self.created_by,
-            "created_us": self.created_us,
-            "upstream": self.upstream,
-        }
+        body = {name: getattr(self, name) for name in _SAID.split()}
         if self.operator is not None:
             body["operator"] = self.operator
         if self.begins is not None:
@@ -210,22 +200,10 @@ class StreamSpec:
                 todo="restore it from a copy; what a stream is cannot be changed by hand",
             )
         try:
-            return cls(
-                id=checked_id(body["id"], where),
-                schema=body["schema"],
-                key=tuple(body["key"]),
-                time=body["time"],
-                partitions=body["partitions"],
-                lateness=body["lateness"],
-                retention=body["retention"],
-                created_by=body["created_by"],
-                created_us=body["created_us"],
-                upstream=body["upstream"],
-                operator=body.get("operator"),
-                begins=Beginning.from_json(body["begins"]) if "begins" in body else None,
-                format=version,
-                added=body.get("added", 0),
-            )
+            found = {name: body[name] for name in _SAID.split()}
+            found |= {"id": checked_id(body["id"], where), "key": tuple(body["key"])}
+            begins = Beginning.from_json(body["begins"]) if "begins" in body else None
+            return cls(**found, operator=body.get("operator"), begins=begins, added=body.get("added", 0))
         except KeyError as missing:
             raise NotAStreamError(f"stream.json lacks {missing}", where=where, todo="restore the file") from None
 
@@ -370,6 +348,17 @@ class StreamSpec:
             raise OptionError(
                 f"partitions={self.partitions!r} is out of range", todo=f"use 1 to {PARTITIONS_MAX} partitions"
             )
+
+
+def checked_id(found: object, where: str) -> str:
+    """Returns the id of a stream; raises unless it is one plain name, because the state of operators lies under it."""
+    if not isinstance(found, str) or not is_plain_name(found):
+        raise CorruptManifestError(
+            f"{found!r} cannot be the id of a stream: an id is one name of letters, digits, '-', '_', ':' and '.'",
+            where=where,
+            todo="restore stream.json from a copy; do not use a stream whose files you did not write",
+        )
+    return found
 
 
 def _checksum(body: Mapping[str, Any]) -> str:

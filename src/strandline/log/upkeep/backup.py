@@ -24,13 +24,12 @@ from strandline.errors import (
     StreamMismatchError,
     StreamNotFoundError,
 )
-from strandline.log.audit.stream_audit import open_unread
-from strandline.log.storage.storage import Storage, is_temporary
+from strandline.log.storage.storage import Storage, first_key
 from strandline.log.stream import spec
 from strandline.log.stream.log import Log
-from strandline.log.stream.manifest import FORMAT, seal, unseal
+from strandline.log.stream.manifest import FORMAT, read_sealed, seal
 from strandline.log.upkeep.finished_backup import FinishedBackup
-from strandline.log.upkeep.stream_copy import Progress, StreamCopy, live_blocks, results
+from strandline.log.upkeep.stream_copy import Progress, StreamCopy, live_blocks, results, unseen
 
 BACKUP_KEY = "backup.json"
 
@@ -53,17 +52,13 @@ class Copied:
     """Blocks that the source has lost or that are rotten there: the copy does not have them either."""
 
 
-def _nothing(_what: str, _done: int, _total: int, _bytes: int) -> None:
-    pass
-
-
-def backup(source: Storage, target: Storage, progress: Progress = _nothing, clock: Clock = SYSTEM_CLOCK) -> Copied:
+def backup(source: Storage, target: Storage, progress: Progress = unseen, clock: Clock = SYSTEM_CLOCK) -> Copied:
     """Copies what is new in the stream to its backup; consistent while writers, compaction and retention work.
 
     Raises if the target holds something else than a backup of this stream, or has what the stream has lost since.
     """
     _require_apart(source, target)
-    stream = open_unread(source).spec.id
+    stream = Log.unread(source).spec.id
     mark = _marker(target, BACKUP_KEY)
     if mark is None:
         _require_empty(target, "a new backup needs an empty place")
@@ -87,7 +82,7 @@ def backup(source: Storage, target: Storage, progress: Progress = _nothing, cloc
     return _copied(copy, copy.prune())
 
 
-def restore(source: Storage, target: Storage, progress: Progress = _nothing) -> Copied:
+def restore(source: Storage, target: Storage, progress: Progress = unseen) -> Copied:
     """Makes a stream at an empty place from the last finished state of a backup.
 
     Raises if the target is not empty. A target that an interrupted call has begun is gone on with.
@@ -95,7 +90,7 @@ def restore(source: Storage, target: Storage, progress: Progress = _nothing) -> 
     _require_apart(source, target)
     mark = _marker(source, BACKUP_KEY)
     if mark is None:
-        is_empty = _first_key(source) is None
+        is_empty = first_key(source) is None
         raise (StreamNotFoundError if is_empty else NotAStreamError)(
             f"there is no backup here (no {BACKUP_KEY})",
             stream=source.url,
@@ -162,19 +157,15 @@ def _copied(copy: StreamCopy, deleted: int) -> Copied:
 
 def _marker(storage: Storage, key: str) -> dict[str, Any] | None:
     with contextlib.suppress(KeyMissingError):
-        return unseal(storage.read(key), f"{storage.url}/{key}")
+        return read_sealed(storage, key)
     return None
 
 
 def _require_empty(target: Storage, why: str) -> None:
     if target.exists(spec.KEY):
         raise OptionError("the target is a stream", stream=target.url, todo=f"{why}; check the order of the two paths")
-    if (other := _first_key(target)) is not None:
+    if (other := first_key(target)) is not None:
         raise OptionError(f"the target is not empty: it has {other}", stream=target.url, todo=why)
-
-
-def _first_key(storage: Storage) -> str | None:
-    return next((listed.key for listed in storage.list("") if not is_temporary(listed.key)), None)
 
 
 def _require_newest(target: Storage, commit: int) -> None:

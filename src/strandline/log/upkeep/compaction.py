@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.control_columns import KIND
-from strandline.errors import ConflictError, KeyMissingError, OptionError
+from strandline.errors import KeyMissingError, OptionError
 from strandline.failpoint import failpoint
 from strandline.log.index.profile import profile_of
 from strandline.log.storage.storage import create_once
@@ -56,10 +56,6 @@ class Compacted:
 NOTHING = Compacted(0, 0, 0, 0, 0)
 
 
-class _CompactedMeanwhileError(ConflictError):
-    """Another process compacted or dropped these blocks in the meantime."""
-
-
 def compact(
     log: Log,
     *,
@@ -88,8 +84,7 @@ def compact(
 
 
 def _runs(log: Log, partition: int, target_bytes: int, blocks_min: int) -> Iterator[tuple[int, list[Block]]]:
-    """Yields neighbouring blocks, each under half of the target, together about the target, and the commit they are as
-    of."""
+    """Yields neighbouring blocks, each under half of the target, together about the target, and their commit."""
     run: list[Block] = []
     size = 0
     first = log.state.starts[partition]
@@ -173,24 +168,18 @@ def _row_groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(waiting)
 
 
-def publish(log: Log, joined: Sequence[Block], base_seq: int) -> list[Block]:
+def publish(log: Log, joined: Sequence[Block], base_seq: int) -> Sequence[Block]:
     """Puts the blocks in the place of those that they stand for as of `base_seq`, in one commit.
 
     Leaves out those that another process compacted or dropped in the meantime; returns the others.
     """
-    kept: list[Block] = []
 
-    def make(state: LogState, seen: Sequence[Commit]) -> CompactCommit:
-        kept[:] = [b for b in joined if not _is_superseded(b, state, seen)]
-        if not kept:
-            raise _CompactedMeanwhileError("compacted or dropped by another process")
-        return CompactCommit(*log.stamp(state), blocks=tuple(kept))
+    def make(state: LogState, seen: Sequence[Commit]) -> CompactCommit | None:
+        kept = tuple(b for b in joined if not _is_superseded(b, state, seen))
+        return CompactCommit(*log.stamp(state), blocks=kept) if kept else None
 
-    try:
-        log.publish(make, since=base_seq)
-    except _CompactedMeanwhileError:
-        return []
-    return kept
+    published = log.publish(make, since=base_seq)
+    return published.blocks if published else ()
 
 
 def _is_superseded(joined: Block, state: LogState, seen: Sequence[Commit]) -> bool:

@@ -16,7 +16,7 @@ from strandline.log.stream.commit import Commit
 from strandline.log.stream.commit_kinds import ConsumerCommit
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState, Registration
-from strandline.log.stream.manifest import FORMAT, seal, unseal
+from strandline.log.stream.manifest import FORMAT, read_sealed, seal
 from strandline.wording import plural
 
 OPERATOR_PREFIX = "operator-"
@@ -119,7 +119,7 @@ def _consumer(log: Log, registered: Registration) -> Consumer:
     """Returns the consumer with what its own file says, if that file belongs to this registration and can be read."""
     key = _key(registered.name)
     try:
-        body = unseal(log.storage.read(key), f"{log.storage.url}/{key}")
+        body = read_sealed(log.storage, key)
     except (KeyMissingError, CorruptManifestError):
         body = {}
     if body.get("seq") != registered.seq:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from strandline.errors import ConflictError, CorruptManifestError, KeyMissingError, StorageError
+from strandline.errors import CorruptManifestError, KeyMissingError, StorageError
 from strandline.log.index import cuts
 from strandline.log.index.cuts import CutFile
 from strandline.log.index.index import Child, Index, children_json
@@ -53,10 +53,6 @@ class Dropped:
     """Commits that were deleted."""
 
 
-class _MilestoneMadeError(ConflictError):
-    """Another process made a milestone in the meantime, or took ours for garbage."""
-
-
 def drop_commits(
     log: Log,
     *,
@@ -76,19 +72,22 @@ def drop_commits(
     kept_before = log.kept
     folded = log.state.milestone.folded if log.state.milestone else -1
     # Not worth more than a try: what goes wrong with the index, or because of others, is done the next time.
-    with contextlib.suppress(_MilestoneMadeError, CorruptManifestError, KeyMissingError):
+    with contextlib.suppress(CorruptManifestError, KeyMissingError):
         log.index_files()  # mends an index that has lost a file
         if log.snapshot.state.seq - folded >= every:
             made = _make(log, log.clock.now_us() - keep_us, keep_commits, unique())
     if made is not None and kept_before > 1:
-        _sweep(log.storage, kept_before)
+        # What processes that stood still for long have created at the numbers of dropped commits.
+        for listed in log.storage.list("commits"):
+            if 0 < (seq_of(listed.key) or 0) < kept_before:
+                log.storage.delete(listed.key)
     return Dropped(made, _delete(log, deletes_max))
 
 
 # ---------------------------------------------------------------------- steps 1 to 3
 
 
-def _make(log: Log, cutoff_us: int, keep_commits: int, unique: str) -> Milestone:
+def _make(log: Log, cutoff_us: int, keep_commits: int, unique: str) -> Milestone | None:
     previous, snapshot, base_seq = log.state.milestone, log.snapshot, log.state.seq
     if previous is not None:
         _mark(log, previous)  # before the next one is published: the numbers of marks have no gaps
@@ -106,18 +105,16 @@ def _make(log: Log, cutoff_us: int, keep_commits: int, unique: str) -> Milestone
     )
     milestone = Milestone(number, snapshot.state.seq, kept, written.create("json", body), checksum(body))
 
-    def make(state: LogState, seen: Sequence[Commit]) -> MilestoneCommit:
+    def make(state: LogState, seen: Sequence[Commit]) -> MilestoneCommit | None:
         if state.milestone != previous or written.names & announced(seen):
-            raise _MilestoneMadeError("another milestone was made, or the files of this one were collected")
+            return None  # another milestone was made, or the files of this one were collected
         return MilestoneCommit(*log.stamp(state), milestone=milestone)
 
-    log.publish(make, since=base_seq)
-    return milestone
+    return milestone if log.publish(make, since=base_seq) else None
 
 
 def _first_kept(log: Log, cutoff_us: int, keep_commits: int) -> int:
-    """Returns the first commit that is young, or among the newest, or has announced files that are still to be
-    deleted."""
+    """Returns the first commit that is young, among the newest, or has announced files that are not deleted yet."""
     low = log.state.milestone.kept if log.state.milestone else 0
     high = min([log.snapshot.state.seq, log.state.seq + 1 - keep_commits, *log.state.announced[:1]])
     return low + bisect.bisect_right(range(low, high), cutoff_us, key=lambda seq: log.commit(seq).published_us)
@@ -139,8 +136,7 @@ class _Files:
 
 
 def _copied(log: Log, written: _Files, children: Sequence[Child]) -> tuple[Child, ...]:
-    """Returns these children with files of the milestone's own; uses files of the last milestone again where they are
-    alike."""
+    """Returns these children with files of the milestone's own, or of the last milestone where they are alike."""
     index = Index(log.storage)
     snapshot = log.commits.snapshot()
     known = {leaf.checksum: leaf.file for leaf in index.leaves(snapshot.children)} if snapshot else {}
@@ -178,19 +174,19 @@ def _cut_files(log: Log, written: _Files, kept: int) -> list[CutFile]:
 
 
 def _mark(log: Log, milestone: Milestone) -> None:
-    make_durable(log.storage, _marked_keys(log, milestone))
-    create_once(log.storage, mark_key(milestone.number), write_mark(milestone, log.spec.id))
-
-
-def _marked_keys(log: Log, milestone: Milestone) -> Iterator[str]:
-    """Yields the keys that must be durable before the mark is made; none if it is there already.
+    """Creates the mark, once what must be durable before it is.
 
     The commits after those that are folded, too, the milestone's own among them: if a power loss took that and left the
     mark, the next milestone would want the same number.
     """
-    if not log.storage.exists(mark_key(milestone.number)):
-        yield from sorted(log.commits.files(milestone))
-        yield from (commit_key(seq) for seq in range(milestone.folded + 1, log.state.seq + 1))
+
+    def keys() -> Iterator[str]:
+        if not log.storage.exists(mark_key(milestone.number)):
+            yield from sorted(log.commits.files(milestone))
+            yield from (commit_key(seq) for seq in range(milestone.folded + 1, log.state.seq + 1))
+
+    make_durable(log.storage, keys())
+    create_once(log.storage, mark_key(milestone.number), write_mark(milestone, log.spec.id))
 
 
 # ---------------------------------------------------------------------- step 4
@@ -212,13 +208,6 @@ def _delete(log: Log, deletes_max: int | None) -> int:
     for seq in seqs:
         storage.delete(commit_key(seq))
     return len(seqs)
-
-
-def _sweep(storage: Storage, kept: int) -> None:
-    """Deletes what processes that stood still for long have created at the numbers of dropped commits."""
-    for listed in storage.list("commits"):
-        if 0 < (seq_of(listed.key) or 0) < kept:
-            storage.delete(listed.key)
 
 
 def make_durable(storage: Storage, keys: Iterable[str]) -> None:

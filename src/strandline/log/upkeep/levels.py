@@ -84,7 +84,9 @@ class Levels:
         """Returns neighbours that should become one block; empty if there are none."""
         log = self._log
         first = self._settled[partition] = max(self._settled[partition], log.state.starts[partition])
-        limit = _limit(log, partition)
+        # A recovery reads the blocks behind this offset, whole: a large one would cost it dearly.
+        standings, limit = log.state.standings, log.state.ends[partition]
+        limit -= standings[partition].extent if partition < len(standings) else 0
         region: list[Block] = []
         size = 0
         try:
@@ -136,12 +138,3 @@ class Levels:
                     run, size = [], 0
             if run:
                 yield run
-
-
-def _limit(log: Log, partition: int) -> int:
-    """Returns the offset before which blocks may be joined: a recovery of the operator would read those behind it.
-
-    It reads whole blocks, so that a large one with a little of the eventual checkpoint in it would cost it dearly.
-    """
-    end, standings = log.state.ends[partition], log.state.standings
-    return end - standings[partition].extent if partition < len(standings) else end

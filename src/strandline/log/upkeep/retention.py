@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TypedDict, Unpack
 
 from strandline.errors import ConsumerError, OptionError
-from strandline.log.operator_state import loss_record
+from strandline.log.index.index import ROOT_KEY
 from strandline.log.operator_state.guesses import guesses_of
 from strandline.log.stream import milestone
 from strandline.log.stream.block import Block
@@ -26,7 +26,7 @@ from strandline.log.stream.log_state import LogState
 from strandline.log.stream.reason import AHEAD, TIME
 from strandline.log.upkeep import consumer_registry
 from strandline.log.upkeep.grace import GRACE_US
-from strandline.log.upkeep.unreferenced import IsLive, always, partition_of, unreferenced
+from strandline.log.upkeep.unreferenced import IsLive, always, is_live_in, partition_of, unreferenced
 from strandline.units import CONSUMED, Retention, earlier
 
 _FILES_PER_COMMIT = 10_000
@@ -218,8 +218,7 @@ def first_kept(log: Log, partition: int, before_time: int, published_before_us: 
 
 
 def _oldest_kept_us(log: Log, before_time: int) -> int:
-    """Returns when the oldest block was published that a truncation leaves in a partition; the smallest if it drops
-    none."""
+    """Returns when the oldest block was published that a truncation leaves; the smallest time if it drops none."""
     oldest_us = log.state.published_us
     for p in range(log.spec.partitions):
         first = first_kept(log, p, before_time)
@@ -296,21 +295,17 @@ class _Referred:
     def is_live_in(self, folder: str) -> IsLive:
         """Goes to the next folder; returns a function that says whether a file in it is of use."""
         log = self._log
-        self._partition, self._blocks = partition_of(folder, log.spec), []
-        if self._partition is not None:
-            self._blocks = list(log.blocks(self._partition))
-            return {b.file for b in self._blocks}.__contains__
-        if folder in ("commits", consumer_registry.FOLDER):
+        self._partition = partition_of(folder, log.spec)
+        self._blocks = [] if self._partition is None else list(log.blocks(self._partition))
+        if folder == "commits":
             return always
-        if folder == loss_record.FOLDER:
-            records = loss_record.live_records(log.storage, (s.losses for s in log.state.standings))
-            return always if records is None else records.__contains__
-        if folder not in ("snapshots", milestone.FOLDER):
-            return frozenset[str]().__contains__
+        return is_live_in(folder, log, log.state.standings, lambda _: self._blocks, self._index_files)
+
+    def _index_files(self) -> set[str]:
         # The index may rest on files of the milestone that it was rebuilt from. Who has lost it begins with the newest
         # one that has a mark, which may be the one before.
-        of_index, of_newest = log.index_files(), log.commits.files(log.state.milestone)
-        return {"snapshots/root.json", *of_index, *of_newest, *log.commits.marked_files()}.__contains__
+        commits, of_index = self._log.commits, self._log.index_files()
+        return {ROOT_KEY, *of_index, *commits.files(self._log.state.milestone), *commits.marked_files()}
 
     def can_be_published(self, key: str) -> bool:
         """Returns whether a commit may yet name this file of the folder, of which nothing has published it so far.

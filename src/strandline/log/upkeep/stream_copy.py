@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from strandline.errors import ConflictError, CorruptManifestError, KeyMissingError, StreamMismatchError, TruncatedError
 from strandline.log.operator_state import loss_record
 from strandline.log.storage.storage import Storage, is_temporary
 from strandline.log.stream import spec
 from strandline.log.stream.block import Block, checksum
-from strandline.log.stream.commits import read_mark
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState
 from strandline.log.stream.manifest import commit_key, seal, unseal
@@ -29,8 +29,13 @@ from strandline.log.upkeep import consumer_registry
 SPARK_CHECKPOINT = "spark_checkpoint"
 _PRUNED = ("blocks", "late", "milestones", "commits", consumer_registry.FOLDER, SPARK_CHECKPOINT)
 
+T = TypeVar("T")
 Progress = Callable[[str, int, int, int], None]
 """Called with what is copied, files done, files in all and the bytes copied so far."""
+
+
+def unseen(_what: str, _done: int, _total: int, _bytes: int) -> None:
+    """Does nothing: of a copy whose progress nothing shows."""
 
 
 class _VanishedError(ConflictError):
@@ -56,7 +61,7 @@ class StreamCopy:
     target: Storage
     finished: int = -1
     """The commit up to which the target is known to hold what the source holds."""
-    progress: Progress = lambda _what, _done, _total, _bytes: None
+    progress: Progress = unseen
     files: int = field(default=0, init=False)
     size_bytes: int = field(default=0, init=False)
     damaged: list[str] = field(default_factory=list, init=False)
@@ -83,21 +88,23 @@ class StreamCopy:
     def _copy_state(self) -> None:
         self.damaged, self._needed = [], set()
         # Before the commits: then no consumer has read beyond the last of them.
-        words = {key: data for key in self._listed(consumer_registry.FOLDER) if (data := self._read(key)) is not None}
+        listed = [one.key for one in self.source.list(consumer_registry.FOLDER) if not is_temporary(one.key)]
+        words = {key: data for key in listed if (data := self._read(key)) is not None}
         self.log = log = Log.open(self.source)
         state = log.state
-        self.milestone = self._marked(state)
+        self.milestone = self._of_source(lambda: log.commits.marked(state.milestone))
         self._require_same_history(state)
         blocks = list(live_blocks(log))
         self.tuples = results(log, blocks)
         milestones = [m for m in (self.milestone, state.milestone) if m is not None]
-        of_milestones = {file for m in milestones for file in self._files_of(m)}
+        of_milestones = self._of_source(lambda: {file for m in milestones for file in log.commits.files(m)})
         if log.state is not state:
             raise _VanishedError("a newer state was found while the blocks were listed")
         self._copy_spark()
         self._copy_blocks(blocks)
         for standing in state.standings:
-            self._copy_losses([*loss_record.records(self.source, standing.losses)])
+            for key in reversed([*loss_record.records(self.source, standing.losses)]):
+                self._copy_once(key)  # the oldest first: a record in the target has all before it there
         for file in sorted(of_milestones):
             self._copy_once(file)
         self._copy_words(words, state)
@@ -107,45 +114,25 @@ class StreamCopy:
 
     # ------------------------------------------------------------------ what to copy
 
-    def _marked(self, state: LogState) -> Milestone | None:
-        """Returns the newest milestone of a state that has a mark: the newest one may not have got its own yet."""
-        newest = state.milestone
-        number = -1 if newest is None else newest.number
-        if number >= 0 and not self.source.exists(mark_key(number)):
-            number -= 1
-        if number < 0:
-            return None
-        key = mark_key(number)
-        return read_mark(self._needed_bytes(key), self.log.spec.id, f"{self.source.url}/{key}")
-
-    def _files_of(self, milestone: Milestone) -> set[str]:
-        try:
-            return self.log.commits.files(milestone)
-        except KeyMissingError as problem:
-            raise self._vanished(milestone.file, problem) from problem
-
     def _require_same_history(self, state: LogState) -> None:
         """Raises if the target has commits that the source does not have."""
         last = self.finished
         if last < 0:
             return
-        what = ""
+        what, numbers = "", range(self.milestone.number, -1, -1) if self.milestone else ()
+        common = next((number for number in numbers if mark_key(number) in self._sizes), None)
         if last > state.seq:
             what = f"ends at commit {last}, the stream at {state.seq}"
         elif last >= (self.milestone.kept if self.milestone else 0) and self._differs(commit_key(last)):
             what = f"has another commit {last}"
-        elif (mark := self._newest_common_mark()) is not None and self._differs(mark_key(mark)):
-            what = f"has another milestone {mark}"
+        elif common is not None and self._differs(mark_key(common)):
+            what = f"has another milestone {common}"
         if what:
             raise StreamMismatchError(
                 f"the backup {what}: the stream has gone back since, and the backup may have what it lost",
                 stream=self.target.url,
                 todo="keep this backup, and name an empty place for a new one",
             )
-
-    def _newest_common_mark(self) -> int | None:
-        numbers = range(self.milestone.number, -1, -1) if self.milestone else ()
-        return next((number for number in numbers if mark_key(number) in self._sizes), None)
 
     def _differs(self, key: str) -> bool:
         return self._needed_bytes(key) != self.target.read(key)
@@ -177,10 +164,6 @@ class StreamCopy:
                 return True
             del data
         return False
-
-    def _copy_losses(self, records: list[str]) -> None:
-        for key in reversed(records):  # the oldest first: a record in the target has all before it there
-            self._copy_once(key)
 
     def _copy_spark(self) -> None:
         """Copies Spark's checkpoint: listed after the commits were read, it is ahead of them, and Spark is wound back.
@@ -257,18 +240,14 @@ class StreamCopy:
 
     def prune(self) -> int:
         """Deletes what the copied state does not need from the target; returns how many files that were."""
-        gone = [key for key in self._sizes if key.partition("/")[0] in _PRUNED and self._is_spare(key)]
+        needed = {*self._needed, *self.damaged, commit_key(0)}
+        spare = [key for key in self._sizes if key.partition("/")[0] in _PRUNED and key not in needed]
+        gone = [key for key in spare if not is_mark(key)]
         for key in gone:
             self.target.delete(key)
         return len(gone)
 
-    def _is_spare(self, key: str) -> bool:
-        return key not in self._needed and not is_mark(key) and key != commit_key(0) and key not in self.damaged
-
     # ------------------------------------------------------------------ reading the source
-
-    def _listed(self, folder: str) -> Iterable[str]:
-        return [listed.key for listed in self.source.list(folder) if not is_temporary(listed.key)]
 
     def _read(self, key: str) -> bytes | None:
         try:
@@ -277,18 +256,19 @@ class StreamCopy:
             return None
 
     def _needed_bytes(self, key: str) -> bytes:
-        """Returns the bytes of a file that is there unless the source has moved on; raises if it is lost."""
-        try:
-            return self.source.read(key)
-        except KeyMissingError as problem:
-            raise self._vanished(key, problem) from problem
+        return self._of_source(lambda: self.source.read(key))
 
-    def _vanished(self, key: str, problem: KeyMissingError) -> Exception:
-        if key not in self._missed:
-            self._missed.add(key)
-            return _VanishedError(f"{key} is gone")
-        return CorruptManifestError(
-            f"a file that the stream needs is missing: {problem.what}",
-            where=f"{self.source.url}/{key}",
-            todo="run `strandline verify`, and restore the file from an earlier backup",
-        )
+    def _of_source(self, read: Callable[[], T]) -> T:
+        """Reads files that are there unless the source has moved on; raises if one is lost."""
+        try:
+            return read()
+        except KeyMissingError as problem:
+            key = problem.where.removeprefix(f"{self.source.url}/")
+            if key not in self._missed:
+                self._missed.add(key)
+                raise _VanishedError(f"{key} is gone") from problem
+            raise CorruptManifestError(
+                f"a file that the stream needs is missing: {problem.what}",
+                where=f"{self.source.url}/{key}",
+                todo="run `strandline verify`, and restore the file from an earlier backup",
+            ) from problem

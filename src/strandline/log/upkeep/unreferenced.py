@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
 
 from strandline.log.operator_state import loss_record
+from strandline.log.operator_state.standing import Standing
 from strandline.log.storage.storage import Listed, Storage, is_temporary
 from strandline.log.stream import milestone
+from strandline.log.stream.block import Block
+from strandline.log.stream.log import Log
 from strandline.log.stream.milestone import is_mark
 from strandline.log.stream.spec import StreamSpec
 from strandline.log.upkeep import consumer_registry
@@ -37,6 +40,25 @@ def unreferenced(storage: Storage, is_live_in: Callable[[str], IsLive], *, commi
                 folder, is_live = parent, is_live_in(parent)
             if is_temporary(listed.key) or not (is_mark(listed.key) or is_live(listed.key)):
                 yield listed
+
+
+def is_live_in(
+    folder: str,
+    log: Log,
+    standings: Sequence[Standing],
+    blocks: Callable[[int], Iterable[Block]],
+    index_files: Callable[[], set[str]],
+) -> IsLive:
+    """Returns what says whether a file of this folder is of use, by the blocks of a partition and the index's files."""
+    if folder == consumer_registry.FOLDER:
+        return always
+    if folder == loss_record.FOLDER:
+        records = loss_record.live_records(log.storage, (s.losses for s in standings))
+        return always if records is None else records.__contains__
+    if folder in ("snapshots", milestone.FOLDER):
+        return index_files().__contains__
+    partition = partition_of(folder, log.spec)
+    return {b.file for b in (() if partition is None else blocks(partition))}.__contains__
 
 
 def partition_of(folder: str, spec: StreamSpec) -> int | None:

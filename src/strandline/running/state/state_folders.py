@@ -16,7 +16,7 @@ import re
 from pathlib import Path
 
 from strandline.clock import SYSTEM_CLOCK
-from strandline.log.stream.stream_id import checked_id
+from strandline.log.stream.spec import checked_id
 from strandline.private_folder import private_folder, temporary_folder
 from strandline.running.state import state_file
 from strandline.running.state.state_cache import BASE

@@ -15,7 +15,7 @@ from strandline.inputs.replicas.replica_place import ReplicaPlace
 from strandline.inputs.replicas.replica_reader import ReplicaReader, snapshot, snapshot_schema
 from strandline.inputs.replicas.replica_set import PATIENCE_US
 from strandline.log.operator_state.outage import State
-from strandline.log.operator_state.replica_group import group_of
+from strandline.log.operator_state.upstream import group_of
 from strandline.log.reading.bounds import Bound
 from strandline.log.storage.redaction import redacted_url
 from strandline.log.stream.spec import StreamSpec

@@ -195,12 +195,12 @@ def _seal(written: _Written, place: Place, spec: StreamSpec) -> Block:
         with path.open("rb") as file:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         with ThreadPoolExecutor(1) as disk:
-            # The disk works while the checksum is computed. What it has to say counts: it says it once.
-            syncing = disk.submit(storage.secure, path) if path != target else None
+            # The disk works while the checksum is computed. A block of which that fails is named by no manifest.
+            adopted = disk.submit(storage.adopt, path, written.key) if path != target else None
             # Left to the collector: it cannot be closed while an error of `describe` refers to it.
             block = describe(memoryview(data), spec, written.partition, written.first, written.key)
-            if syncing is not None:
-                syncing.result()
+            if adopted is not None:
+                adopted.result()
     except (FileNotFoundError, pa.ArrowInvalid) as problem:
         raise StorageError(
             f"a file that Spark has written cannot be read here: {problem}",
@@ -208,6 +208,4 @@ def _seal(written: _Written, place: Place, spec: StreamSpec) -> Block:
             todo="on a cluster the stream's path must be shared by all machines (NFS or an object store); "
             "if an earlier attempt says that its disk failed, mend that",
         ) from problem
-    if path != target:
-        storage.adopt(path, written.key)
     return block

@@ -19,9 +19,8 @@ from strandline.inputs.replicas.replica_input import ReplicaInput, Replicated
 from strandline.inputs.replicas.replica_set import PATIENCE_US, ReplicaSet
 from strandline.inputs.stated_operator import words_of
 from strandline.log.operator_state.beginning import Since
-from strandline.log.operator_state.replica_group import group_of
 from strandline.log.operator_state.standing import Standing, marks_in
-from strandline.log.operator_state.upstream import Origin, upstream_of
+from strandline.log.operator_state.upstream import Origin, group_of, upstream_of
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import REPLICAS_FORMAT, StreamSpec
 from strandline.operators.expressions.shape import AS_IS, Shape

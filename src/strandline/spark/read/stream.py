@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from strandline.clock import SYSTEM_CLOCK, Clock
 from strandline.errors import OptionError, StreamNotFoundError
-from strandline.log.operator_state.loss_table import loss_table
+from strandline.log.operator_state.loss_record import loss_table
 from strandline.log.operator_state.origin_logs import opened_origins
 from strandline.log.reading.bounds import Bound, Bounds, log_time
 from strandline.log.reading.moment import Moment
