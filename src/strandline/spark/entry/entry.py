@@ -189,15 +189,17 @@ class Entry(EntryPoint, OperatorInput):
     ) -> EntryRun:
         require_writer(self._input_place)
         trigger, name, final = options.trigger, options.name, options.final
-        arguments = trigger_arguments(trigger)
         if final and trigger != AVAILABLE_NOW:
             raise OptionError(
                 f"final=True with trigger={trigger!r}: such a query never knows that all is there",
                 where=self._input_place.url,
                 todo='use trigger="available-now", or call query.finish() when you know it',
             )
-        if spark is not None and spark is not self._df.sparkSession:
-            self._require_same_context(spark)
+        if spark is not None and spark.sparkContext is not self._df.sparkSession.sparkContext:
+            raise OptionError(
+                "the DataFrame belongs to another Spark than the one given to start()",
+                todo="pass the session that made the DataFrame, or none",
+            )
         folder = options.spark_checkpoint_dir
         checkpoint_place = Place(folder) if folder else self._input_place.below(FOLDER)
         session, urls = self._df.sparkSession, [self._input_place.url, *([operator.place.url] if operator else [])]
@@ -237,7 +239,7 @@ class Entry(EntryPoint, OperatorInput):
                 following.catch_up(writer.last_writer)
             if mended:
                 writer.progress = {**writer.progress, "checkpoint": mended}
-            stream = self._df.writeStream.foreachBatch(run).trigger(**arguments)
+            stream = self._df.writeStream.foreachBatch(run).trigger(**trigger_arguments(trigger))
             if name:
                 stream = stream.queryName(name)
             stream = stream.option("checkpointLocation", checkpoint_place.spark_url)
@@ -262,13 +264,6 @@ class Entry(EntryPoint, OperatorInput):
         with contextlib.suppress(StreamNotFoundError):
             stream_id = self._input_place.open().spec.id
         operator.require_fit([stream_id])
-
-    def _require_same_context(self, spark: SparkSession) -> None:
-        if spark.sparkContext is not self._df.sparkSession.sparkContext:
-            raise OptionError(
-                "the DataFrame belongs to another Spark than the one given to start()",
-                todo="pass the session that made the DataFrame, or none",
-            )
 
 
 def persist(

@@ -42,8 +42,15 @@ def require_ready(spark: SparkSession, urls: Sequence[str], name: str | None, ch
     require_running(spark, urls[0])
     if checkpoint is not None:
         require_spark_can_write(spark, checkpoint)
-    require_free_name(spark, name, urls[0])
-    require_not_written_here(urls)
+    if name is not None and (running.has_name(name) or any(active.name == name for active in spark.streams.active)):
+        raise OptionError(
+            f"a query of the name {name!r} runs already in this session",
+            where=urls[0],
+            todo="stop that query first, or give this one another name",
+        )
+    for url in urls:
+        if running.writes(url):
+            raise written_already(url)
 
 
 def require_spark_can_write(spark: SparkSession, place: Place) -> None:
@@ -62,23 +69,6 @@ def require_spark_can_write(spark: SparkSession, place: Place) -> None:
             todo="pass spark_checkpoint_dir= with a local or shared folder; it can be rebuilt from the manifests "
             "if it is lost, for sources such as Kafka, rate and Strandline",
         ) from None
-
-
-def require_free_name(spark: SparkSession, name: str | None, where: str) -> None:
-    """Raises if a query of that name runs in this session."""
-    if name is not None and (running.has_name(name) or any(active.name == name for active in spark.streams.active)):
-        raise OptionError(
-            f"a query of the name {name!r} runs already in this session",
-            where=where,
-            todo="stop that query first, or give this one another name",
-        )
-
-
-def require_not_written_here(urls: Sequence[str]) -> None:
-    """Raises if a query of this program writes one of these streams."""
-    for url in urls:
-        if running.writes(url):
-            raise written_already(url)
 
 
 def written_already(url: str, by: str = "a query of this program") -> SecondWriterError:
