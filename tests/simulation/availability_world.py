@@ -31,6 +31,7 @@ from strandline.log.operator_state.outage import Outage
 from strandline.log.storage.storage import Storage
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
+from strandline.log.stream.partition_view import PartitionView
 from strandline.log.stream.spec import StreamSpec
 from strandline.log.upkeep import consumer_registry
 from strandline.log.upkeep.compaction import compact
@@ -56,6 +57,7 @@ from tests.simulation.failing_inputs import FailingInputs, ReachableFolder
 from tests.simulation.machines import Folder, Machine
 from tests.simulation.one_stream_witness import OneStreamWitness
 from tests.simulation.operator_world import Violation, require, small_index, small_state
+from tests.simulation.rekeyed_inputs import RekeyedInputs, SimulatedRekey, like
 from tests.simulation.simulated_classes import some_class
 from tests.simulation.simulated_keyed import some_keyed
 from tests.simulation.simulated_operators import (
@@ -110,14 +112,20 @@ class World:
         folder: Path | None,
         name: str = "output",
         upstream: World | None = None,
+        partitions: int | None = None,
     ) -> None:
-        """With an operator upstream, its output is the first input, and it lives as this one does."""
+        """With an operator upstream, its output is the first input, and it lives as this one does.
+
+        `partitions` are those of its results if the operator does not leave them as they are.
+        """
         self.rng = rng
         self.operator = operator
         self.name = name
         self.is_upstream = False
         self.clock = upstream.clock if upstream else ManualClock(1_000_000)
         self.partitions = upstream.partitions if upstream else rng.choice([1, 1, 1, 2])
+        if partitions is not None:
+            self.partitions = partitions
         self.is_short = name == "output" and upstream is None and rng.random() < 0.1
         """No failure is as long as the bound."""
         self.bound = rng.choice([6, 8]) if self.is_short else rng.choice([2, 2, 2, 3, 5])
@@ -147,9 +155,11 @@ class World:
         """Forks may fail where the stable lineage does not."""
         self.faulty: FaultyStorage = upstream.faulty if upstream else fresh
         longest = max(0, self.bound - 3) if self.is_short else None  # inputs are up to two ticks apart as it is
-        self.source: FailingInputs | ChainedInputs
+        self.source: FailingInputs | ChainedInputs | RekeyedInputs
         if upstream is None:
             self.source = FailingInputs(rng, operator, self.partitions, lambda s: self._create(s.id, s), longest)
+        elif isinstance(operator, SimulatedRekey):
+            self.source = RekeyedInputs(rng, operator, upstream)
         else:
             self.source = ChainedInputs(rng, operator, upstream, lambda s: self._create(s.id, s))
         self.output = self._create(name, replace(spec_of_output(operator, self.source.logs), id=name))
@@ -162,7 +172,7 @@ class World:
         self._unread: dict[int, int] = {}
         """By input that could not be read, the tick in which it is tried again."""
         self.names = self.lives = self.ticks = 0
-        kind = AvailabilityWitness if operator.inputs > 1 else OneStreamWitness
+        kind = AvailabilityWitness if operator.definition.is_serialised else OneStreamWitness
         self.witness = kind(self)
         self.delays = DelayWitness(self, self.witness)
 
@@ -282,7 +292,8 @@ class World:
         network = self.source.network
         with mock.patch.object(network, "cut_off", set()):
             self.inputs = tuple(
-                Log.open(ReachableFolder(storage, log.spec.id, network), self.clock) for log in self.source.logs
+                like(log, Log.open(ReachableFolder(storage, log.spec.id, network), self.clock))
+                for log in self.source.logs
             )
             self.output = Log.open(Folder(storage, self.name), self.clock)
 
@@ -390,9 +401,15 @@ class World:
         input_ = self.source.logs[number]
         if output.state.standings:
             over = input_of(self.operator.definition, self.source.logs)
-            consumer_registry.register(input_, CONSUMER, over.needs(number, output.state.standings, None))
+            needs = over.needs(number, output.state.standings, None)
+            if isinstance(input_, PartitionView):
+                every = range(self.source.many)
+                needs = [min(over.needs(n, output.state.standings, None)) for n in every]
+                input_ = input_.whole
+            consumer_registry.register(input_, CONSUMER, needs)
             if self.rng.random() < 0.5:
                 truncate(input_, before_offset=1 << 40, yield_to_consumers=True)
+        input_ = input_.whole if isinstance(input_, PartitionView) else input_
         compact(input_, target_bytes=self.rng.choice([100, 100_000]), blocks_min=2, unique=self.unique)
 
     # ------------------------------------------------------------------ in the end

@@ -105,6 +105,7 @@ _ALL = (
     Simulation("lossy", "policies that lose tuples lose those on record only", partial(run_operator, "lossy"), 4),
     Simulation("bounded", f"{RIGHT}, within the bound", partial(run_available, availability_world.run), 8),
     Simulation("chain", f"{RIGHT}, within the bound", partial(run_available, chain_world.run), 4),
+    Simulation("rekeyed", f"{RIGHT}, within the bound", partial(run_available, chain_world.run_rekeyed), 4),
     Simulation("replicas", ONCE, partial(run_with_tables, replicas_world.run), 4),
     Simulation("replica-input", ONCE, partial(run_with_tables, replica_input_world.run), 2),
     Simulation("bounded-replica-input", ONCE, partial(run_with_tables, run_bounded_replica_input), 2),

@@ -22,6 +22,8 @@ from strandline.log.operator_state.outage import ForkStanding
 from strandline.log.operator_state.standing import Standing
 from strandline.log.stream.kinds import Kind, is_closed
 from strandline.log.stream.log import END
+from strandline.log.stream.partition_view import PartitionView
+from strandline.operators.stateless.rekey_definition import RekeyDefinition
 from strandline.recovery import eventual_checkpoint
 from strandline.running import decision, fork, inputs_at_sight, tick, watch
 from strandline.running.fork import ForkStep
@@ -31,6 +33,7 @@ from tests.simulation.catalogue import run_with_tables
 from tests.simulation.chained_operators import TUMBLING, OverResults, results_of
 from tests.simulation.machines import KeptStates
 from tests.simulation.planted import Plant, instead_of, require_found
+from tests.simulation.rekeyed_inputs import SimulatedRekey
 from tests.simulation.simulated_operators import SimulatedAggregate
 from tests.simulation.simulated_stateless import ALL, OTHERS, SimulatedStateless
 from tests.support import with_tentative
@@ -187,6 +190,34 @@ OVER_ONE = {
 }
 
 
+ANOTHER_KEY = {
+    "a partition keeps the tuples of another": Defect(
+        1,
+        lambda: instead_of(
+            RekeyDefinition, "in_partition", lambda before, own, number: before(own, (number + 1) % own.partitions)
+        ),
+    ),
+    "all partitions of the input are read as the first": Defect(
+        1,
+        lambda: instead_of(
+            PartitionView, "blocks", lambda _, own, number, *span, **times: own.whole.blocks(0, *span, **times)
+        ),
+    ),
+    "guesses of the first partition stand for those of all": Defect(
+        3,
+        lambda: instead_of(
+            PartitionView,
+            "_of",
+            lambda before, own, now: replace(
+                found := before(own, now),
+                outage=found.outage
+                and replace(found.outage, forks=(now.outage.forks[:1] if now.outage else ()) * own.readers),
+            ),
+        ),
+    ),
+}
+
+
 def _at_the_end(place: Passed | None) -> tuple[Passed, ...]:
     return () if place is None else (Passed(place.offset, -(1 << 40)),)
 
@@ -203,6 +234,15 @@ UNION = SimulatedStateless((ALL, ALL), OTHERS, ("k",))
 def test_a_defect_of_forks_without_state_is_found(name: str) -> None:
     run = partial(availability_world.run, operator=UNION)
     require_found(name, WITHOUT_STATE[name].plant, partial(run_with_tables, run), range(SEEDS))
+
+
+REKEYED = [FIRST, SimulatedRekey(results_of(FIRST, 2), ("k",), 2)]
+
+
+@pytest.mark.parametrize("name", ANOTHER_KEY)
+def test_a_defect_of_another_key_is_found(name: str) -> None:
+    run = partial(chain_world.run, operators=REKEYED, partitions=2)
+    require_found(name, ANOTHER_KEY[name].plant, partial(run_with_tables, run), range(SEEDS))
 
 
 @pytest.mark.long

@@ -41,7 +41,7 @@ def definition(windows: JoinWindows, function: Any, version: int = 1) -> JoinDef
     return JoinDefinition.of(one, one, windows, Predicate.of(function, version), group=4)
 
 
-def streams_of(tmp_path: Path, join: JoinDefinition, on_error: Any = "stop") -> tuple[UnionStreams, list[int]]:
+def _streams_of(tmp_path: Path, join: JoinDefinition, on_error: Any = "stop") -> tuple[UnionStreams, list[int]]:
     machine = [0]
     return UnionStreams(join, 2, lambda p: StateCache(tmp_path / f"m{machine[0]}-{p}"), 1, on_error), machine
 
@@ -67,7 +67,7 @@ def test_pairs_that_a_condition_cannot_judge_are_set_aside_once_whatever_happens
     tmp_path: Path, windows: JoinWindows, seed: int
 ) -> None:
     rng = Random(seed)
-    streams, machine = streams_of(tmp_path, definition(windows, divides), "set_aside")
+    streams, machine = _streams_of(tmp_path, definition(windows, divides), "set_aside")
     story = UnionStory(rng, streams)
     for _ in range(25):
         story.grow()
@@ -122,7 +122,7 @@ def test_a_changed_condition_gives_the_same_results_whether_or_not_state_was_los
     for crashes in (False, True):
         rng = Random(5)
         folder = tmp_path / f"crashes{crashes}"
-        streams, machine = streams_of(folder, definition(windows, lambda left, right: left.v <= right.v))
+        streams, machine = _streams_of(folder, definition(windows, lambda left, right: left.v <= right.v))
         story = UnionStory(rng, streams)
         for number in range(40):
             story.grow()
@@ -147,7 +147,7 @@ def _spec(streams: UnionStreams, join: JoinDefinition) -> Any:
 
 def test_a_changed_condition_is_refused_unless_a_later_version_says_that_it_is_meant(tmp_path: Path) -> None:
     one = definition(INNER, lambda left, right: left.v > 1)
-    streams, _ = streams_of(tmp_path, one)
+    streams, _ = _streams_of(tmp_path, one)
     storage = streams.output.storage
     changed = definition(INNER, lambda left, right: left.v > 2)
     with pytest.raises(StreamMismatchError, match=r"its where is left.v > 1, this program says left.v > 2") as refused:
@@ -187,7 +187,7 @@ def test_without_a_checkpoint_a_changed_condition_of_an_outer_join_drops_nothing
     first = definition(windows, lambda left, right: left.v <= right.v)
     second = definition(windows, lambda left, right: left.v < right.v, 2)
     for before in (policy, none()):
-        streams, _ = streams_of(tmp_path / str(before), first)
+        streams, _ = _streams_of(tmp_path / str(before), first)
         for number, rows in enumerate([_rows([1, 2], 5, 10), _rows([9], 5, 12), _rows([7], 5, 40), _rows([9], 5, 41)]):
             streams.append(number % 2, rows)
         streams.drain(before, tuples_max=100)
@@ -213,7 +213,7 @@ def test_without_a_checkpoint_a_changed_condition_of_an_outer_join_drops_nothing
 
 
 def test_a_version_outlives_a_snapshot_of_the_log(tmp_path: Path) -> None:
-    streams, _ = streams_of(tmp_path, definition(INNER, lambda left, right: left.v > 2, 3))
+    streams, _ = _streams_of(tmp_path, definition(INNER, lambda left, right: left.v > 2, 3))
     state = replace(streams.output.state, revised={"where": "x", "version": 4})
     assert type(state).from_json(state.to_json()).revised == {"where": "x", "version": 4}
 
@@ -222,7 +222,7 @@ def test_a_version_outlives_a_snapshot_of_the_log(tmp_path: Path) -> None:
 @pytest.mark.parametrize("policy", [instant("1 hour"), cec(replay=3), none()], ids=["instant", "cec", "none"])
 def test_who_looks_at_a_join_need_not_know_its_condition(tmp_path: Path, windows: JoinWindows, policy: Any) -> None:
     rng = Random(1)
-    streams, _ = streams_of(tmp_path, definition(windows, divides), "set_aside")
+    streams, _ = _streams_of(tmp_path, definition(windows, divides), "set_aside")
     story = UnionStory(rng, streams)
     for _ in range(20):
         story.grow()

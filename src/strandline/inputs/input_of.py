@@ -18,7 +18,7 @@ def is_one_stream(definition: Definition, replicas: Set[int]) -> bool:
 
     Offsets mean nothing in another replica, so a single input of replicas is a union of one.
     """
-    return len(definition.times) < 2 and not replicas
+    return not definition.is_serialised and not replicas
 
 
 def input_of(

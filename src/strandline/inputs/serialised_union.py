@@ -132,7 +132,7 @@ class SerialisedUnion:
         for p, s in enumerate(standings):
             ends = sum(log.state.ends[p] for log in self.logs)
             found += max(0, min(ends - s.input, ends - sum(mark.first for mark in s.input_marks)))
-        return found
+        return -(-found // self.logs[0].readers)
 
     def require_same(self, standings: Sequence[Standing], but: Set[int] = frozenset()) -> None:
         if standings:

@@ -52,10 +52,6 @@ TAKEN_IN = "_input"
 """The column of footprints with a place: they hold the input tuples before it. Every operator has it."""
 
 
-class OtherVersionError(ValueError):
-    """Raised for a sound state that depends on another version of the operator."""
-
-
 OnError = Literal["stop", "set_aside"]
 """The way to deal with a tuple or a window that cannot be computed."""
 
@@ -216,6 +212,15 @@ class Definition(Protocol):
     """True if a partition is an object that stays in its process between batches: no arrays, no kernels."""
 
     @property
+    def is_serialised(self) -> bool:
+        """True if the input is several streams as one, in the order of their times."""
+        return len(self.times) > 1
+
+    def in_partition(self, partition: int) -> Definition:
+        """Returns the definition of one partition; most partitions do not know which one they are."""
+        return self
+
+    @property
     def reads(self) -> tuple[tuple[str, ...], ...]:
         """The columns of each input that its shape needs."""
         return self.shapes.reads(self.takes)
@@ -282,6 +287,10 @@ class Definition(Protocol):
         boundary itself if a result is not older than the tuple with which it comes.
         """
         return boundary
+
+    def result_key(self, key: tuple[str, ...]) -> tuple[str, ...]:
+        """Returns the key columns of the results; `key` are those of the first input."""
+        return key
 
     def result_lateness(self, lateness: int | None) -> int | None:
         """Returns the lateness of the results' stream; `lateness` is that of the first input."""
@@ -388,8 +397,3 @@ class Operator(Protocol):
     def oldest_footprint(self) -> tuple[int, int] | None:
         """Returns T and output offset of the oldest footprint that counts; None if there is none."""
         return None
-
-
-def version_in(stored: Mapping[str, Any] | None) -> int:
-    """Returns the version in an operator's JSON, of stream.json or of a manifest."""
-    return int((stored or {}).get("version", 1))

@@ -1,4 +1,4 @@
-"""The six kinds of operators, by their names in stream.json."""
+"""The seven kinds of operators, by their names in stream.json."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.operator import Definition
 from strandline.operators.partition_wide.definition import PartitionWideDefinition
 from strandline.operators.stateless.definition import StatelessDefinition
+from strandline.operators.stateless.rekey_definition import RekeyDefinition
 
 AGGREGATE = AggregateDefinition.kind
 """The kind of operators for which stream.json has none: there was only one."""
@@ -39,6 +40,8 @@ def from_json(
         return PartitionWideDefinition.from_json(body, key, times)
     if kind == StatelessDefinition.kind:
         return StatelessDefinition.from_json(body, key, times)
+    if kind == RekeyDefinition.kind:
+        return RekeyDefinition.from_json(body, key, times)
     if kind != AGGREGATE:
         raise FormatVersionError(
             f"an operator of the kind {kind!r}, which is not known here", todo="upgrade Strandline"

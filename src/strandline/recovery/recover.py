@@ -25,7 +25,8 @@ from strandline.log.operator_state.standing import Standing
 from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.log import Log
 from strandline.operators.kernels.kernel_cache import TALLY
-from strandline.operators.operator import Definition, OnError, Operator, version_in
+from strandline.operators.operator import Definition, OnError, Operator
+from strandline.operators.versions import version_in
 from strandline.recovery import eventual_checkpoint
 from strandline.wording import plural
 

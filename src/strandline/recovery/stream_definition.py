@@ -56,11 +56,11 @@ def require_inputs(log: Log, inputs: Sequence[Log]) -> None:
 def output_spec(definition: Definition, input_: StreamSpec, retention: Retention | None = None) -> StreamSpec:
     """Returns the spec of the stream of a new operator, in the oldest format whose readers would understand it."""
     oldest = SHAPED_FORMAT if definition.needs_newer_format else FORMAT
-    oldest = SEVERAL_FORMAT if len(definition.reads) > 1 else oldest
+    oldest = SEVERAL_FORMAT if definition.is_serialised else oldest
     return StreamSpec(
         id=str(uuid.uuid4()),
         schema=struct_json(definition.result_columns),
-        key=input_.key,
+        key=definition.result_key(input_.key),
         time=definition.result_time,
         partitions=input_.partitions,
         lateness=definition.result_lateness(input_.lateness),

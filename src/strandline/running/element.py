@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from strandline.checkpoint.policy import Policy
 from strandline.inputs.input import Input
@@ -34,6 +34,11 @@ class Element:
     def input(self, logs: Sequence[Log]) -> Input:
         """Returns these streams as the input of the operator."""
         return input_of(self.definition, logs, (), self.begins, replicas=self.replicas)
+
+    def in_partition(self, partition: int) -> Element:
+        """Returns the element for one partition, see `Definition.in_partition`."""
+        own = self.definition.in_partition(partition)
+        return self if own is self.definition else replace(self, definition=own)
 
     @property
     def takes_offsets(self) -> bool:

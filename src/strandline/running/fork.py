@@ -108,6 +108,7 @@ class Forked:
 def run(fork: ForkStep, first: int, element: Element, logs: Logs, caches: Caches) -> Forked:
     """Runs the step: writes tentative tuples from the offset `first` on, leaves the state, publishes nothing."""
     began_s = stopwatch_s()
+    element = element.in_partition(fork.stable.partition)
     found = _found(fork, element, caches)
     at_work = found or _anew(fork, element, logs, caches)
     operator, began = at_work.operator, at_work.position

@@ -28,7 +28,8 @@ from strandline.log.stream.block_sequence import BlockSequence
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.operators.kernels.kernel_cache import TALLY
-from strandline.operators.operator import Operator, OtherVersionError, StateImage
+from strandline.operators.operator import Operator, StateImage
+from strandline.operators.versions import OtherVersionError
 from strandline.recovery.recover import Recovery, Stand, recover
 from strandline.recovery.without_replay import recover_without_replay
 from strandline.running.element import Element
@@ -114,6 +115,7 @@ class Logs:
 def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Clock) -> Done:
     """Runs the step: writes its blocks, leaves its state in the cache, publishes nothing."""
     began_s = stopwatch_s()
+    element = element.in_partition(step.partition)
     input_, begin = element.input(logs.inputs), step.slice.begin
     places = input_.edges()
     operator, recovery = operator_before(step, element, logs, cache, places)

@@ -24,7 +24,7 @@ from strandline.log.stream.block_sequence import control_block
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
-from strandline.operators.operator import version_in
+from strandline.operators.versions import version_in
 from strandline.running import batch as batches_
 from strandline.running import fork as forks_
 from strandline.running import step as steps_

@@ -16,7 +16,7 @@ from strandline.control_columns import KIND, OFFSET, PARTITION
 from strandline.errors import OptionError
 from strandline.log.operator_state.guesses import guesses_of
 from strandline.log.operator_state.outage import Outage, State
-from strandline.log.operator_state.upstream import Origin, upstream_of
+from strandline.log.operator_state.upstream import upstream_of
 from strandline.log.reading.tentative_results import changes, is_counting
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
@@ -34,6 +34,7 @@ from strandline.running.watch import Watch
 from strandline.spark.describe.operator_description import OperatorDescription
 from strandline.spark.describe.stage import Stage
 from strandline.spark.describe.stateless import StatelessWork
+from strandline.spark.operator.partition_input import PartitionInput
 from strandline.testing.feed import Feed
 from strandline.testing.hand_clock import HandClock
 from strandline.testing.memory_storage import MemoryStorage
@@ -53,6 +54,7 @@ class Run(MemoryStream):
         since: SinceOption = None,
     ) -> None:
         self._sources = tuple(sources)
+        self._streams = operator._streams_of(sources)
         self.clock = clock
         element = Element(operator.definition, operator.policy, on_error, tuples_max)
         self._promise = operator.promise
@@ -61,14 +63,14 @@ class Run(MemoryStream):
         """Where the state lies between two steps; goes with this object."""
         self.recoveries = 0
         """How often the state of a partition was recovered."""
-        spec = output_spec(operator.definition, sources[0]._input_spec)
-        upstream = upstream_of([Origin(s._input_spec.id, s._input_place.url) for s in sources])
-        inputs = [source._input_spec for source in sources]
+        inputs = [stream._input_spec for stream in self._streams]
+        spec = output_spec(operator.definition, inputs[0])
+        upstream = upstream_of([stream._origin(stream._input_spec.id) for stream in self._streams])
         asked = since_of(since, inputs, dt.UTC, element)
         spec = begun(replace(spec, upstream=upstream), asked, self._inputs, element)
         self._element = replace(element, begins=spec.begins)
         super().__init__(Log.create(MemoryStorage(clock), spec, clock))
-        self._watch = Watch.fresh(len(sources))
+        self._watch = Watch.fresh(len(inputs))
 
     def step(self) -> pa.Table:
         """Takes in all that the source has, and returns the results that came of it.
@@ -96,7 +98,7 @@ class Run(MemoryStream):
 
     @property
     def _inputs(self) -> tuple[Log, ...]:
-        return tuple(source.input_log for source in self._sources)
+        return tuple(_log_of(stream) for stream in self._streams)
 
     def crash(self) -> None:
         """Loses everything but the streams: the next step recovers from them."""
@@ -141,7 +143,8 @@ class Run(MemoryStream):
     @property
     def missing(self) -> list[MemoryStream]:
         """The inputs that are missing."""
-        return [self._sources[number] for number in self._outage.missing]
+        missing = [self._streams[number]._whole_input for number in self._outage.missing]
+        return [source for source in self._sources if source in missing]
 
     @property
     def tentative(self) -> pa.Table:
@@ -187,6 +190,11 @@ class Run(MemoryStream):
                 cache.close()
         self.recoveries += worked.stable is not None and worked.stable.recovery is not None
         return worked
+
+
+def _log_of(stream: Any) -> Log:
+    log: Log = stream.view_of(_log_of(stream._whole_input)) if isinstance(stream, PartitionInput) else stream.input_log
+    return log
 
 
 def run(

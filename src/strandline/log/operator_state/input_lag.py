@@ -15,6 +15,7 @@ from strandline.log.operator_state.standing import Standing, marks_in
 from strandline.log.operator_state.upstream import origins_of
 from strandline.log.storage.redaction import redacted_url
 from strandline.log.stream.log import Log
+from strandline.log.stream.partition_view import PartitionView
 from strandline.log.upkeep.consumer_registry import folder_name
 from strandline.units import END_OF_TIME, first_of_all, time_text
 from strandline.wording import plural
@@ -63,14 +64,16 @@ def _lag(log: Log, number: int, standings: Sequence[Standing]) -> InputLag:
     taken = [m.inputs[number].first for m in marks_in(standings)] or [s.input for s in standings]
     taken = taken or list(state.starts[: log.spec.partitions])
     url = redacted_url(log.storage.url)
+    part = f" (partition {log.number})" if isinstance(log, PartitionView) else ""
+    waiting = sum(max(0, end - first) for end, first in zip(state.ends, taken, strict=False))
     return InputLag(
-        folder_name(url),
-        url,
+        folder_name(url) + part,
+        url + part,
         state.boundary,
         None,
-        sum(max(0, end - first) for end, first in zip(state.ends, taken, strict=False)),
+        -(-waiting // log.readers),
         state.finished,
-        tentative=state.outage.tentative if state.outage else 0,
+        tentative=state.outage.tentative // log.readers if state.outage else 0,
     )
 
 

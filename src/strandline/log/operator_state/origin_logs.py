@@ -8,6 +8,7 @@ from strandline.errors import StrandlineError
 from strandline.log.operator_state.standing import marks_in
 from strandline.log.operator_state.upstream import Origin, group_of, origins_of
 from strandline.log.stream.log import Log
+from strandline.log.stream.partition_view import PartitionView
 
 
 def opened_origins(log: Log, open_log: Callable[[str], Log]) -> list[Log]:
@@ -30,7 +31,8 @@ def opened_origin(log: Log, number: int, open_log: Callable[[str], Log]) -> Log:
         assert problem is not None
         raise problem
     ids = {last.stream} if last else ()
-    return max(mine, key=lambda one: (one.spec.id in ids, one.state.boundary is not None, one.state.boundary or 0))
+    best = max(mine, key=lambda one: (one.spec.id in ids, one.state.boundary is not None, one.state.boundary or 0))
+    return best if origin.partition is None else PartitionView(best, origin.partition, log.spec.partitions)
 
 
 def is_of(origin: Origin, log: Log) -> bool:

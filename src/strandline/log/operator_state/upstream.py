@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import xxhash
@@ -25,6 +25,8 @@ class Origin:
     path: str
     replicas: tuple[str, ...] = ()
     """Where each of several replicas was; the path is that of the first."""
+    partition: int | None = None
+    """The partition that is this input, if each partition of the stream is one; None: the stream is one input."""
 
     def __str__(self) -> str:
         return f"{' or '.join(self.paths)} ({self.stream})"
@@ -41,8 +43,14 @@ def upstream_of(origins: Sequence[Origin]) -> dict[str, Any]:
     >>> upstream_of([Origin("a", "streams/a")])
     {'stream': 'a', 'path': 'streams/a'}
 
-    What is taken in as a serialised input is a list, be it of replicas alone.
+    What is taken in as a serialised input is a list, be it of replicas alone. If each partition of one stream is an
+    input, their number stands for them.
+
+    >>> upstream_of([Origin("a", "streams/a", partition=p) for p in range(4)])
+    {'stream': 'a', 'path': 'streams/a', 'partitions': 4}
     """
+    if origins[0].partition is not None:
+        return {"stream": origins[0].stream, "path": origins[0].path, "partitions": len(origins)}
     bodies: list[dict[str, Any]] = [{"stream": o.stream, "path": o.path} for o in origins]
     for body, origin in zip(bodies, origins, strict=True):
         if origin.replicas:
@@ -55,6 +63,9 @@ def origins_of(upstream: Mapping[str, Any] | None) -> list[Origin]:
     """Returns the inputs that `upstream_of` was given; empty for a stream that is made of none."""
     if not upstream:
         return []
+    if "partitions" in upstream:
+        one = Origin(str(upstream.get("stream", "")), str(upstream.get("path", "")))
+        return [replace(one, partition=number) for number in range(upstream["partitions"])]
     bodies = upstream.get("streams", [upstream])
     return [
         Origin(str(body.get("stream", "")), str(body.get("path", "")), tuple(body.get("replicas", ())))

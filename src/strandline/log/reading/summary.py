@@ -267,7 +267,7 @@ def _operator(log: Log, open_input: Callable[[str], Log], words_of: WordsOf) -> 
         windows=words.text,
         shape="; ".join(filter(None, [shapes_text(operator.get("shapes", ())), shape_text(operator.get("shape", ()))])),
         aggregates=aggregate_texts(operator.get("aggregates", {})),
-        input=", ".join(" or ".join(origin.paths) for origin in origins_of(log.spec.upstream)),
+        input=", ".join(dict.fromkeys(" or ".join(origin.paths) for origin in origins_of(log.spec.upstream))),
         mode=standings[0].mode if standings else "eventual",
         open_windows=sum(s.open for s in standings),
         predicted_recovery_s=round(max((s.predicted_s for s in standings), default=0.0), 3),

@@ -51,6 +51,8 @@ C = TypeVar("C", bound=Commit)
 class Log:
     """A handle on one stream, as of the last `refresh`."""
 
+    readers: int = 1  # so many partitions of an operator take in each tuple: more than one of a `PartitionView`
+
     def __init__(self, storage: Storage, stream: StreamSpec, clock: Clock = SYSTEM_CLOCK) -> None:
         self.storage = storage
         self._spec = stream

@@ -46,7 +46,8 @@ from strandline.operators.join.window_meeting import WindowMeeting
 from strandline.operators.kernels.arrow_words import validity, words_of
 from strandline.operators.kernels.kernel_arrays import sealed
 from strandline.operators.open_windows.payloads import Payloads
-from strandline.operators.operator import OnError, OtherVersionError, Saved, StateImage
+from strandline.operators.operator import OnError, Saved, StateImage
+from strandline.operators.versions import OtherVersionError
 
 ROWS_MAX: Final = 1 << 20
 """Tuples that go through a kernel at once."""

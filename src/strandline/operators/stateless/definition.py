@@ -166,10 +166,14 @@ class StatelessOperator(Operator):
         """Yields the columns of the tuples that are left, in the order of the input."""
         definition = self.definition
         table = as_one_table(definition, tuples, self.on_error, self.aside.add_tuples)
-        made = definition.own_shaping.computed(table, self.on_error, lambda rows: self.aside.add_tuples(VALUE, rows, 0))
+        made = definition.own_shaping.computed(table, self.on_error, self._set_aside)
         if made.num_rows:
             schema = definition.output_schema
             yield [whole(column) for column in made.select(schema.names).cast(schema).columns]
+
+    def _set_aside(self, tuples: pa.Table) -> None:
+        """Keeps tuples that cannot be computed for the side log."""
+        self.aside.add_tuples(VALUE, tuples, 0)
 
     def replay(self, tuples: Sequence[pa.Table]) -> None:
         """Does nothing: no tuple leaves a trace."""

@@ -64,6 +64,10 @@ class OperatorDescription(Generic[D]):
         """Returns itself: other elements make an operator of themselves here."""
         return self
 
+    def _streams_of(self, inputs: Sequence[Upstream]) -> Sequence[Upstream]:
+        """Returns the streams that the operator takes in, of its inputs or of others in their places: one each."""
+        return inputs
+
     @property
     def replica_inputs(self) -> frozenset[int]:
         """The numbers of inputs that are several replicas."""

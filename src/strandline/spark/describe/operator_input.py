@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from strandline.operators.aggregate.windows import Window
@@ -16,6 +16,7 @@ from strandline.spark.operator.processing_element import Upstream
 from strandline.units import Duration, require_unit
 
 if TYPE_CHECKING:
+    from strandline.spark.describe.rekey import Rekeyed
     from strandline.spark.describe.shaped import Shaped
 
 
@@ -71,6 +72,18 @@ class OperatorInput(Upstream):
         if isinstance(operator, UserOperator) or is_class(operator):
             return applied_class(self, operator)
         return applied(self, operator)
+
+    def rekey(self, key: str | Sequence[str], *, partitions: int | None = None) -> Rekeyed:
+        """Gives the tuples another key: an operator without state, with `start`, `into` and `availability`.
+
+        Each of its partitions reads all tuples of the stream and keeps those that Spark would place there, in the order
+        of time, partition and offset. With a bound, tentative tuples pass through it. The stream needs `lateness`; a
+        stream that exists can be shuffled by Spark instead, which reads it once: `Stream.rekey` with a path.
+        """
+        from strandline.spark.describe.rekey import rekey_operator
+
+        options = {} if partitions is None else {"partitions": partitions}
+        return rekey_operator(self, self._input_shape, key, options)
 
     def where(self, condition: Any) -> Shaped:
         """Keeps the tuples for which a pyarrow expression is true, for an operator: `where(pc.field("price") > 0)`.

@@ -1,15 +1,24 @@
-"""`stream.rekey("other", "streams/by-other")`: read, shuffle, persist, in one call."""
+"""`stream.rekey("other")`, an operator; `stream.rekey("other", "streams/by-other")`, a Spark query that shuffles.
+
+The operator needs no query of Spark and passes tentative results on; each of its partitions reads the whole stream.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 from strandline.errors import OptionError
+from strandline.inputs.serialisable import require_time
+from strandline.log.stream.column_types import fields_of, type_name
 from strandline.log.stream.spec import StreamSpec
 from strandline.operators.expressions.shape import AS_IS, Shape
-from strandline.recovery.stream_definition import stored_expressions
+from strandline.operators.stateless.rekey_definition import RekeyDefinition
+from strandline.recovery.stream_definition import output_spec, stored_expressions
+from strandline.spark.describe.stateless import Stateless
+from strandline.spark.operator.partition_input import partitions_of
 from strandline.spark.operator.processing_element import ReplicatedInput, Upstream
 
 if TYPE_CHECKING:
@@ -18,6 +27,63 @@ if TYPE_CHECKING:
     from strandline.spark.entry.entry import Entry
 
 _READING = ("max_tuples_per_batch", "consumer", "start")
+
+
+class Rekeyed(Stateless):
+    """Tuples of a stream with another key, as an operator; each of its partitions takes in all partitions."""
+
+    def _streams_of(self, inputs: Sequence[Upstream]) -> Sequence[Upstream]:
+        """Returns each partition of the stream as an input."""
+        return partitions_of(inputs[0], cast("RekeyDefinition", self.definition).partitions)
+
+
+def rekey_operator(
+    input_: Upstream, shape: Shape, key: str | Sequence[str], options: Mapping[str, Any], spark: Any = None
+) -> Rekeyed:
+    """Returns the operator that gives tuples another key after this work on them; raises if there can be none.
+
+    Of the options it takes `partitions` alone: time and lateness are the stream's.
+    """
+    bare = input_._bare_input
+    where, spec = bare._input_place.url, bare._input_spec
+    if others := [*(name for name in options if name != "partitions"), *(["spark"] if spark is not None else [])]:
+        raise OptionError(
+            f"rekey without a path takes no {', '.join(f'{name}=' for name in others)}: its results keep the time of "
+            "the stream, and no query of Spark reads it",
+            where=where,
+            todo="give options of the output to .into(…) or .start(…); or name a path, rekey(key, path, …), for a "
+            "query of Spark that shuffles the stream",
+        )
+    if isinstance(bare, ReplicatedInput):
+        raise _of_replicas(where)
+    if len(bare._input_members) > 1:
+        raise OptionError(
+            "rekey() of a union", where=where, todo="give the union an output first: sl.union(…).into(path).rekey(…)"
+        )
+    require_time(repr(bare), spec)
+    partitions = options.get("partitions", spec.partitions)
+    schema = {f["name"]: f["type"] for f in fields_of(spec.schema)}
+    made = shape.columns_over(schema, spec.arrow)
+    keys = (key,) if isinstance(key, str) else tuple(key)
+    definition = RekeyDefinition(
+        output=tuple(made.items()),
+        key=tuple((name, type_name(made.get(name, "nothing"))) for name in keys),
+        time=(spec.time, type_name(schema[spec.time])),
+        more_times=(spec.time,) * (spec.partitions - 1),
+        shape=shape,
+        partitions=partitions,
+    )
+    # What is wrong with the key or the partitions is raised here, and not where the operator gets an output.
+    output_spec(definition, replace(spec, partitions=partitions))
+    return Rekeyed([bare], definition)
+
+
+def _of_replicas(where: str) -> OptionError:
+    return OptionError(
+        "rekey() of replicas: none of them is the stream of which another could be made",
+        where=where,
+        todo="make a stream of them: sl.source(replicas.read_stream(spark), path, key=…, time=…, lateness=…)",
+    )
 
 
 def rekeyed(
@@ -41,11 +107,7 @@ def rekeyed(
     from strandline.spark.entry.entry import source
 
     if isinstance(stream, ReplicatedInput):
-        raise OptionError(
-            "rekey() of replicas: none of them is the stream of which another could be made",
-            where=str(path),
-            todo="make a stream of them: sl.source(replicas.read_stream(spark), path, key=…, time=…, lateness=…)",
-        )
+        raise _of_replicas(str(path))
     spec = stream._input_spec
     reading = {name: options[name] for name in _READING if name in options}
     writing = {name: value for name, value in options.items() if name not in _READING}

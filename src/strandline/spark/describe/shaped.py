@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
 
@@ -18,7 +18,7 @@ from strandline.operators.aggregate.windows import Window
 from strandline.operators.expressions.shape import AS_IS, Shape
 from strandline.spark.describe.aggregation import Windowed
 from strandline.spark.describe.operator_input import OperatorInput
-from strandline.spark.describe.rekey import rekeyed
+from strandline.spark.describe.rekey import Rekeyed, rekey_operator, rekeyed
 from strandline.spark.describe.stateless import Stateless, StatelessWork, stateless
 from strandline.spark.operator.processing_element import Upstream
 
@@ -100,8 +100,25 @@ class Shaped(StatelessWork, OperatorInput):
         """Reads as `Stream.read_stream` does, then does this work in Python tasks of Spark."""
         return self._work(self._stream("read_stream").read_stream(spark, **options))
 
-    def rekey(self, key: Any, path: str, *, spark: SparkSession | None = None, **options: Any) -> Entry:
-        """Makes a stream of its own with another key of these tuples; see `Stream.rekey`."""
+    @overload
+    def rekey(self, key: str | Sequence[str], path: None = None, *, partitions: int | None = None) -> Rekeyed: ...
+
+    @overload
+    def rekey(
+        self, key: str | Sequence[str], path: str, *, spark: SparkSession | None = None, **options: Any
+    ) -> Entry: ...
+
+    def rekey(
+        self,
+        key: str | Sequence[str],
+        path: str | None = None,
+        *,
+        spark: SparkSession | None = None,
+        **options: Any,
+    ) -> Rekeyed | Entry:
+        """Gives these tuples another key: with a path by a query, else as an operator; see `Stream.rekey`."""
+        if path is None:
+            return rekey_operator(self, self._input_shape, key, options, spark)
         return rekeyed(self._input, self.read_stream, key, path, spark, options, self._input_shape)
 
     def _stream(self, method: str) -> Any:

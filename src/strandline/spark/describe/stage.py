@@ -54,7 +54,7 @@ class Stage(OperatorInput):
         """The operator that writes the output."""
         self._input_place = place
         self._options = options
-        inputs = operator.inputs
+        inputs = operator._streams_of(operator.inputs)
         self._spec = output_spec(operator.definition, inputs[0]._input_spec, options.retention)
 
     def __repr__(self) -> str:
@@ -111,7 +111,7 @@ class Stage(OperatorInput):
         A pipeline passes other `inputs` for those that it starts itself, and the `operator` with its share of a bound.
         """
         asked, options = operator or self.operator, self._options
-        inputs = asked.inputs if inputs is None else inputs
+        inputs = asked._streams_of(asked.inputs if inputs is None else inputs)
         definition: Definition = continued(asked.definition, self._input_place.storage())
         element = Element(
             definition,

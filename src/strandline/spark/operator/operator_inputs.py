@@ -14,6 +14,7 @@ from strandline.inputs.replicas.replica_input import Replicated
 from strandline.log.operator_state.input_lag import input_lags, taken_in_until, waits_for, waits_for_results
 from strandline.log.operator_state.standing import Standing, marks_in
 from strandline.log.stream.log import Log
+from strandline.log.stream.partition_view import PartitionView
 from strandline.log.stream.spec import KEY
 from strandline.log.upkeep import consumer_registry
 from strandline.spark.session.place import Place
@@ -111,10 +112,11 @@ class OperatorInputs:
             return True
         if not self._bears_failures or not isinstance(problem, StorageError):
             raise problem
-        number = next((n for n, place in enumerate(self.places) if problem.lies_in(place.url)), None)
-        if number is None:
+        numbers = [n for n, place in enumerate(self.places) if problem.lies_in(place.url)]
+        if not numbers:
             raise problem
-        self._alone.add(number)
+        for number in numbers:  # more than one if they are partitions of one stream
+            self._alone.add(number)
         return False
 
     def unreadable(self) -> frozenset[int]:
@@ -208,11 +210,23 @@ class OperatorInputs:
                 member.register(name, marks_in(standings), number, writes=writes, label=label)
         elif self._bears_failures and not log.storage.exists(KEY):
             return
+        elif isinstance(log, PartitionView):
+            if number == 0:  # for all partitions of the stream
+                self._register_whole(log.whole, name, output, writes, label)
         elif is_finished:
             consumer_registry.unregister(log, name)
         else:
             needed = self.input.needs(number, standings, output.spec.begins)
             consumer_registry.register(log, name, needed, writes=writes, label=label)
+
+    def _register_whole(self, log: Log, name: str, output: Log, writes: str, label: str) -> None:
+        """Registers with the stream whose partitions are the inputs: each keeps what any partition of the output
+        needs."""
+        if output.state.finished:
+            return consumer_registry.unregister(log, name)
+        standings, begins = output.state.standings, output.spec.begins
+        needed = [min(self.input.needs(number, standings, begins)) for number in range(len(self.logs))]
+        consumer_registry.register(log, name, needed, writes=writes, label=label)
 
     def _warn(self, log: Log, place: Place, refused: NoAccessError) -> None:
         url = log.storage.url

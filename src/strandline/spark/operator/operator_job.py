@@ -303,7 +303,7 @@ class OperatorJob:
         return {
             "commit": self.output.state.seq,
             "input_commit": self.inputs.input.commits(standings),
-            "input_tuples": sum(d.taken for d in done),
+            "input_tuples": sum(d.taken for d in done) // self.inputs.logs[0].readers,
             "waiting": self.inputs.input.waiting(standings),
             "results": sum(d.results for d in done),
             "set_aside": dict(set_aside),

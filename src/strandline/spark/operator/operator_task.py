@@ -41,13 +41,13 @@ from strandline.running.tick import Work, Worked
 from strandline.spark.operator import holder
 from strandline.spark.operator.affinity import spark_host
 from strandline.spark.operator.kernel_shipping import unpacked
-from strandline.spark.session.place import Place
+from strandline.spark.session.place import PartitionPlace, Place
 
 if TYPE_CHECKING:
     from pyspark.core.broadcast import Broadcast
 
-_OPENED_MAX = 16
-_OPENED: dict[tuple[str, str, float | None], Log] = {}
+_OPENED_MAX = 64
+_OPENED: dict[tuple[str, str, float | None, int | None], Log] = {}
 """The inputs that forks in this process have read: the process opens each once, and refreshes it from then on."""
 
 
@@ -134,7 +134,7 @@ class OperatorWork:
         work, fork = task.work, task.work.fork
         output = PartialLog(self.output.storage(), spec_of(self.output_spec))
         known = zip(self.inputs, self.input_specs, task.input_blocks, strict=True)
-        inputs = tuple(PartialLog(place.storage(), spec_of(spec), blocks) for place, spec, blocks in known)
+        inputs = tuple(place.unread(spec_of(spec), blocks) for place, spec, blocks in known)
         logs = Logs(output, inputs, self._whole)
         fork_logs = None if fork is None else self._fork_logs(output, fork)
         stable = StateCache(default_folder(output.spec.id, work.partition))
@@ -165,9 +165,7 @@ class OperatorWork:
         """Returns the logs for a fork, with whole inputs: the step may have to make the fork anew from far behind."""
         known = zip(self.inputs, self.input_specs, fork.seen, strict=True)
         inputs = tuple(
-            PartialLog(place.storage(), spec_of(spec))
-            if number in fork.unreachable
-            else refreshed(place, spec_of(spec).id, seen)
+            place.unread(spec_of(spec)) if number in fork.unreachable else refreshed(place, spec_of(spec).id, seen)
             for number, (place, spec, seen) in enumerate(known)
         )
         return Logs(output, inputs, lambda: self._whole(fork.unreachable))
@@ -265,7 +263,7 @@ def spec_of(data: bytes) -> StreamSpec:
 
 def refreshed(place: Place, stream: str, seen: int) -> Log:
     """Returns the stream with this id; raises if it cannot be read, or lacks the commit that the driver has seen."""
-    known = place.url, stream, place.limit_s
+    known = place.url, stream, place.limit_s, place.number if isinstance(place, PartitionPlace) else None
     log = _OPENED.pop(known, None)
     try:
         if log is not None:

@@ -76,6 +76,15 @@ class Upstream:
         """The stream, or the entry point, without that shape."""
         return self
 
+    @property
+    def _whole_input(self) -> Upstream:
+        """The stream of which this is a partition; else the input itself."""
+        return self
+
+    def _origin(self, stream: str) -> Origin:
+        """Returns the entry of stream.json for this input, which is the stream with this id."""
+        return Origin(stream, self._input_place.url)
+
     def _opened_input(self, limit_s: float | None = None) -> Log:
         """Returns the stream as Spark's tasks find it; raises if they cannot find it. `limit_s`: see `Place.within`."""
         return self._input_place.within(limit_s).open()
@@ -105,6 +114,10 @@ class ReplicatedInput(Upstream):
     def _input_places(self) -> tuple[Place, ...]:
         """The places of the replicas."""
         return self.places
+
+    def _origin(self, stream: str) -> Origin:
+        """Returns the entry of stream.json for all replicas."""
+        return Origin(self.group_id(), self.places[0].url, tuple(place.url for place in self.places))
 
     def group_id(self) -> str:
         """Returns the id that the replicas have in common; raises if none is there."""
@@ -195,10 +208,11 @@ class ProcessingElement:
     def _start_over_streams(self, spark: SparkSession) -> Query:
         """Starts a run that follows the inputs, behind the queries that persist DataFrames."""
         query = self.query
-        entries = [input_ for input_ in self._inputs if isinstance(input_, EntryPoint)]
+        streams = list({id(whole): whole for whole in (input_._whole_input for input_ in self._inputs)}.values())
+        entries = [stream for stream in streams if isinstance(stream, EntryPoint)]
         if query.promise is not None:
             query.promise.require_longer_than(interval_s(query.trigger), self.place.url)
-        if query.final and len(entries) < len(self._inputs):
+        if query.final and len(entries) < len(streams):
             raise OptionError(
                 "final= is for an entry point: an operator over a stream finishes its results when its input is "
                 "finished",
@@ -228,7 +242,7 @@ class ProcessingElement:
         self.require_fit([log.spec.id for log in opened.logs])
         require_workers(spark)
         job = self.job(spark, opened, kernels)
-        urls = ", ".join(place.url for input_ in self._inputs for place in input_._input_places)
+        urls = ", ".join(dict.fromkeys(place.url for input_ in self._inputs for place in input_._input_places))
         run = FollowingRun(
             self.place,
             job,
@@ -265,7 +279,7 @@ class ProcessingElement:
             except (StorageError, StreamNotFoundError, NotAStreamError):
                 if self._promise is None or not standings:
                     raise
-                logs.append(Log(input_._input_place.within(self._answer_s).storage(), input_._input_spec))
+                logs.append(input_._input_place.within(self._answer_s).unread(input_._input_spec))
                 unopened.add(number)
         return Opened(logs, frozenset(unopened), members)
 
@@ -298,7 +312,7 @@ class ProcessingElement:
 
     def _spec_over(self, input_ids: Sequence[str]) -> StreamSpec:
         pairs = zip(input_ids, self._inputs, strict=True)
-        upstream = upstream_of([_origin_of(input_, id_) for id_, input_ in pairs])
+        upstream = upstream_of([input_._origin(id_) for id_, input_ in pairs])
         format_ = REPLICAS_FORMAT if self._element.replicas else self._spec.format
         return replace(self._spec, upstream=upstream, format=format_, created_us=SYSTEM_CLOCK.now_us())
 
@@ -351,10 +365,3 @@ class ProcessingElement:
             found = Log.create(storage, begun(spec, self._since, logs, self._element))
         self._require_same(found.spec, spec)
         return found
-
-
-def _origin_of(input_: Upstream, stream: str) -> Origin:
-    """Returns the entry of stream.json for an input: the stream with this id, or all replicas."""
-    if not isinstance(input_, ReplicatedInput):
-        return Origin(stream, input_._input_place.url)
-    return Origin(input_.group_id(), input_.places[0].url, tuple(place.url for place in input_.places))

@@ -83,7 +83,7 @@ class FollowingRun(OperatorRun, ElementRun):
 
         Raises if an input is no source of its own: others decide when that stream is finished.
         """
-        if len(self._sources) < len(self._job.inputs.logs):
+        if len(self._sources) < len(set(self._inputs())):
             raise OptionError(
                 "an operator over a stream cannot be finished by itself",
                 where=self.place.url,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import pyarrow as pa
 
@@ -18,10 +18,11 @@ from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec
 from strandline.log.upkeep import compaction, consumer_registry, retention
 from strandline.log.upkeep.grace import GRACE
+from strandline.operators.expressions.shape import AS_IS
 from strandline.recovery.stream_definition import definition_of
 from strandline.recovery.window_report import current_windows, saved_windows
 from strandline.spark.describe.operator_input import OperatorInput
-from strandline.spark.describe.rekey import rekeyed
+from strandline.spark.describe.rekey import Rekeyed, rekey_operator, rekeyed
 from strandline.spark.describe.reprs import stream_html, stream_text
 from strandline.spark.query import translation
 from strandline.spark.read.arrow_reading import ArrowReading
@@ -195,12 +196,31 @@ class Stream(ArrowReading, OperatorInput):
         """For operators: what this stream is."""
         return self._log.spec
 
-    def rekey(self, key: str | Sequence[str], path: str, *, spark: SparkSession | None = None, **options: Any) -> Entry:
-        """Makes a stream of the same tuples with another key at `path`: read, shuffle, persist; `start` starts it.
+    @overload
+    def rekey(self, key: str | Sequence[str], path: None = None, *, partitions: int | None = None) -> Rekeyed: ...
+
+    @overload
+    def rekey(
+        self, key: str | Sequence[str], path: str, *, spark: SparkSession | None = None, **options: Any
+    ) -> Entry: ...
+
+    def rekey(
+        self,
+        key: str | Sequence[str],
+        path: str | None = None,
+        *,
+        spark: SparkSession | None = None,
+        **options: Any,
+    ) -> Rekeyed | Entry:
+        """Gives the tuples another key. With a `path` it reads, shuffles and persists them there; `start` starts it.
 
         Time, partitions and lateness are this stream's unless they are given, see `rekeyed`. Other options are those
         of `read_stream` and of `sl.source`. Late tuples of this stream take no part.
+
+        Without a path it is an operator, see `OperatorInput.rekey`: `rekey(key).availability("3 s").into(path)`.
         """
+        if path is None:
+            return rekey_operator(self, AS_IS, key, options, spark)
         return rekeyed(self, self.read_stream, key, path, spark, options)
 
     def open_windows(self, *, now: bool = False) -> pa.Table:

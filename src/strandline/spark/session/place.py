@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,11 @@ from strandline.log.storage.storage import Durability, Storage
 from strandline.log.storage.storage_url import open_storage
 from strandline.log.storage.time_limited_storage import TimeLimitedStorage
 from strandline.log.stream import log_errors
+from strandline.log.stream.block import Block
 from strandline.log.stream.log import Log
+from strandline.log.stream.partial_log import PartialLog
+from strandline.log.stream.partition_view import PartitionView
+from strandline.log.stream.spec import StreamSpec
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,10 @@ class Place:
         except (StreamNotFoundError, NotAStreamError) as problem:
             raise log_errors.gone(self.url) from problem
 
+    def unread(self, spec: StreamSpec, blocks: Sequence[Block] = ()) -> Log:
+        """Returns a handle on the stream with this `spec` that knows only these blocks, without reading anything."""
+        return PartialLog(self.storage(), spec, blocks)
+
     def below(self, folder: str) -> Place:
         """Returns the place of a folder in this one."""
         return Place(f"{self.url.rstrip('/')}/{folder}", self.durability, self.options)
@@ -63,6 +71,27 @@ class Place:
         """The address as Spark's own file systems want it."""
         path = self.storage().local_path("x")
         return self.url if path is None else spark_file_url(path.parent.resolve())
+
+
+@dataclass(frozen=True)
+class PartitionPlace(Place):
+    """The address of a stream, to be opened as a view of one of its partitions."""
+
+    number: int = 0
+    """The partition."""
+    of: int = 1
+    """How many the stream has."""
+    readers: int = 1
+    """The partitions of the operator that takes it in."""
+
+    def open(self) -> Log:
+        """Opens the stream at this address, and shows the partition."""
+        return PartitionView(super().open(), self.number, self.readers)
+
+    def unread(self, spec: StreamSpec, blocks: Sequence[Block] = ()) -> Log:
+        """Returns a view on a handle that knows only these blocks, see `Place.unread`."""
+        whole = super().unread(replace(spec, partitions=self.of), blocks)
+        return PartitionView(whole, self.number, self.readers)
 
 
 def spark_file_url(path: Path) -> str:
