@@ -93,7 +93,7 @@ class Read:
             name = consumer_registry.folder_name(log.storage.url)
             own = Log.open(Folder(self._world.faulty.other_process(), name), self._world.clock)
             if own.spec.id != log.spec.id:
-                raise StorageError("another stream has begun here", stream=log.storage.url)
+                raise StorageError("another stream is at this path now", stream=log.storage.url)
             self._logs[log.spec.id] = own
         require_still_there(own)
         own.refresh()

@@ -127,7 +127,7 @@ def test_a_new_stream_does_not_begin_with_the_checkpoint_of_another(log, checkpo
     for _ in range(2):
         SparkCheckpoint(checkpoint, KAFKA).claim(log)
     new = Log.create(MemoryStorage(), item_spec(name="new"))
-    with pytest.raises(SparkCheckpointError, match="that of another stream") as refused:
+    with pytest.raises(SparkCheckpointError, match="belongs to another stream") as refused:
         SparkCheckpoint(checkpoint, KAFKA).claim(new)
     assert "spark_checkpoint_dir of its own" in refused.value.todo
     assert SparkCheckpoint(checkpoint, KAFKA).reconcile(log) is None

@@ -277,7 +277,7 @@ def test_time_windows_over_a_stream_in_which_nothing_is_late_are_refused(feed, d
     ("build", "error", "text"),
     [
         (lambda s: s.window(10), sl.OptionError, "window(10) is not a window"),
-        (lambda s: s.window(sl.count_window(2)).aggregate(), sl.OptionError, "without aggregates"),
+        (lambda s: s.window(sl.count_window(2)).aggregate(), sl.OptionError, "without an aggregate"),
         (lambda s: s.window(sl.count_window(2)).aggregate(n="k"), sl.OptionError, "n='k' is not an aggregate"),
         (lambda s: s.window(sl.count_window(2)).aggregate(n=sl.sum("nope")), sl.SchemaError, "no column 'nope'"),
         (lambda s: s.window(sl.count_window(2)).aggregate(n=sl.sum("text")), sl.SchemaError, "not take a string"),

@@ -70,7 +70,7 @@ def test_elements_follow_each_other_until_the_pipeline_is_finished(
         assert run[str(tmp_path / "minute")].progress["results"] >= 0
         with pytest.raises(SecondWriterError):
             pipeline.start(spark)
-        with pytest.raises(OptionError, match="no element of this pipeline writes there"):
+        with pytest.raises(OptionError, match="no element of this pipeline writes a stream"):
             run[str(tmp_path / "elsewhere")]
         run.finish()
     assert "oldest_waiting_s" not in run.progress

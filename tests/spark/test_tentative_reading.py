@@ -110,7 +110,7 @@ def test_what_is_stable_again_has_no_tentative_results(written: Written, spark: 
 
 
 def test_what_is_late_is_never_tentative(written: Written, spark: Any) -> None:
-    with pytest.raises(OptionError, match="late=True and tentative=True"):
+    with pytest.raises(OptionError, match="late=True does not go with tentative=True"):
         written.stream.read(spark, tentative=True, late=True)
 
 

@@ -124,7 +124,7 @@ def test_a_union_of_sources_is_finished_with_its_query(spark: SparkSession, tmp_
     streams = [sl.stream(str(tmp_path / name)) for name in ("one", "two")]
     assert all(stream.is_finished for stream in streams)
     running = counted(*streams).start(spark, str(tmp_path / "again"))
-    with running, pytest.raises(OptionError, match="cannot be finished by itself"):
+    with running, pytest.raises(OptionError, match="does not work for an operator over a stream"):
         running.finish()
 
 

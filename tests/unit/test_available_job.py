@@ -182,7 +182,7 @@ def test_without_a_bound_an_input_that_is_gone_ends_the_query_and_nothing_is_lef
         case.write(number, 15, 35)
     case.job.inputs.refresh()
     move_away(case.folders[1])
-    with pytest.raises(StorageError, match="gone from its place"):
+    with pytest.raises(StorageError, match="not at this path any more"):
         case.job.catch_up(Writer("query", "run", 1), lambda: True, case.reports.append)
     assert case.told() == ["stable"]
 

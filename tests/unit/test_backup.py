@@ -197,7 +197,7 @@ def test_a_restore_that_was_killed_at_any_call_is_no_stream_until_it_is_done() -
             if target.exists("stream.json"):
                 assert verify(Log.open(target)).is_good
             elif target.exists("restore.json"):
-                with pytest.raises(NotAStreamError, match="was being restored here"):
+                with pytest.raises(NotAStreamError, match="has not finished here"):
                     Log.create(target, item_spec(2))
             restore(kept, target)
             assert contents(Log.open(target)) == contents(Log.open(writer.storage))
@@ -228,7 +228,7 @@ def test_what_is_no_place_for_a_backup_or_a_stream_is_refused() -> None:
         backup(writer.storage, full)
     with pytest.raises(OptionError, match="the target is a stream"):
         backup(writer.storage, other.storage)
-    with pytest.raises(OptionError, match="lies in the other"):
+    with pytest.raises(OptionError, match="must not lie in one another"):
         backup(writer.storage, memory("stream/backup"))
     backup(writer.storage, kept)
     with pytest.raises(OptionError, match="the target is a stream"):
@@ -244,7 +244,7 @@ def test_a_stream_that_has_gone_back_does_not_overwrite_its_backup() -> None:
     backup(writer.storage, kept)
     back = memory("restored")
     restore(old, back)
-    with pytest.raises(StreamMismatchError, match="the stream has gone back"):
+    with pytest.raises(StreamMismatchError, match="the stream has lost commits"):
         backup(back, kept)
     append_items(Log.open(back, writer.clock), {0: [(7, 7, 10_000)]})
     with pytest.raises(StreamMismatchError, match="has another commit"):
@@ -294,7 +294,7 @@ def test_the_newest_files_of_a_spark_checkpoint_are_copied_before_spark_deletes_
 def test_links_do_not_hide_that_a_target_lies_in_the_stream(tmp_path: Path) -> None:
     Log.create(LocalStorage(tmp_path / "stream", "os"), item_spec(1))
     (tmp_path / "link").symlink_to(tmp_path / "stream")
-    with pytest.raises(OptionError, match="lies in the other"):
+    with pytest.raises(OptionError, match="must not lie in one another"):
         backup(LocalStorage(tmp_path / "link", "os"), LocalStorage(tmp_path / "stream" / "inside", "os"))
 
 

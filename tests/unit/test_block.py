@@ -49,7 +49,7 @@ def test_times_are_counted_in_microseconds() -> None:
 def test_null_times_are_refused_with_their_number_and_column() -> None:
     table = item_table(SPEC, 0, ROWS)
     table = table.set_column(2, "t", pa.array([100, None, None], pa.int64()))
-    with pytest.raises(NullTimeError, match=r"2 of 3 tuples without a time \(t is null\)") as refused:
+    with pytest.raises(NullTimeError, match=r"2 of 3 tuples have no time \(t is null\)") as refused:
         described(table)
     assert "partition 1" in refused.value.where
     assert "t is not null" in refused.value.todo
@@ -86,7 +86,7 @@ def test_a_block_without_statistics_is_refused() -> None:
     sink = io.BytesIO()
     pq.write_table(item_table(SPEC, 0, ROWS), sink, write_statistics=["k"])
     for spec in (SPEC, STAMPED):
-        with pytest.raises(StorageError, match="without statistics"):
+        with pytest.raises(StorageError, match="has no statistics"):
             blocks_.describe(sink.getvalue(), spec, 0, 0, "file")
 
 

@@ -527,7 +527,7 @@ def test_finishing_finishes_the_sources_and_takes_that_in(make: Any, has_ended: 
 
 def test_an_operator_over_streams_of_others_is_not_finished(make: Any) -> None:
     setting = make().begin()
-    with pytest.raises(StrandlineError, match="cannot be finished by itself"):
+    with pytest.raises(StrandlineError, match="does not work for an operator over a stream"):
         setting.run.finish()
     assert setting.run.is_active
 

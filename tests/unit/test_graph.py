@@ -222,8 +222,8 @@ def test_a_damaged_stream_is_named_and_the_others_are_drawn(tmp_path: Path) -> N
     shutil.rmtree(tmp_path / "a" / "commits")
     (tmp_path / "a" / "commits").write_text("not a folder")
     text = good(str(tmp_path))
-    assert "stream.json is torn" in text
-    assert "not one of Strandline's" in text
+    assert "stream.json is not complete" in text
+    assert "Strandline has not written this stream.json" in text
     found = streams(tmp_path)
     assert found["torn"]["kind"] == found["theirs"]["kind"] == "damaged"
     assert found["b"]["kind"] == "operator"

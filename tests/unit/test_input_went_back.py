@@ -73,7 +73,7 @@ def test_an_input_that_was_put_back_and_went_on_is_refused() -> None:
     case.go_on()
     for i in range(3):  # as many commits and more, other tuples
         append_rows(case.copy, others(i))
-    with pytest.raises(InputWentBackError, match="its commit 3 is another one"):
+    with pytest.raises(InputWentBackError, match="its commit 3 is not the one"):
         require_same_input(case, case.copy)
 
 
@@ -87,7 +87,7 @@ def test_an_input_that_was_put_back_in_the_middle_of_a_commit_is_refused(monkeyp
     assert standing.commit == 1
     assert standing.seen == 2
     append_rows(case.copy, others(0))
-    with pytest.raises(InputWentBackError, match="its commit 2 is another one"):
+    with pytest.raises(InputWentBackError, match="its commit 2 is not the one"):
         require_same_input(case, case.copy)
 
 

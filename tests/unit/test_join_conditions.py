@@ -197,7 +197,7 @@ def test_without_a_checkpoint_a_changed_condition_of_an_outer_join_drops_nothing
         if before == none():
             streams.definition = second
             for _ in range(2):
-                with pytest.raises(StreamMismatchError, match="judged by another condition") as refused:
+                with pytest.raises(StreamMismatchError, match="another version of the condition decided") as refused:
                     streams.drain(before, tuples_max=100)
             assert "once with cec() or instant()" in refused.value.todo
             streams.definition = first

@@ -73,7 +73,7 @@ def test_open_windows_are_told_with_their_state(tmp_path: Path) -> None:
     assert current_windows(world.streams.output, (world.streams.input,)).num_rows == 2
     world.streams.append([_row(1, 3)])
     world.streams.drain(cec())
-    with pytest.raises(InputError, match="not known here"):  # it would have to be called
+    with pytest.raises(InputError, match="does not have the function"):  # it would have to be called
         current_windows(world.streams.output, (world.streams.input,))
 
 

@@ -186,7 +186,7 @@ def test_a_replica_with_another_result_before_the_place_is_not_read() -> None:
     span = ResultSpan(0, 2, 3, end.partitions[0].last, start.group)
     with pytest.raises(StorageError) as caught:
         ends_in([span], one, other)
-    assert "result 1 of partition 0 is another one" in caught.value.where
+    assert "result 1 of partition 0 differs" in caught.value.where
 
 
 def test_another_operator_in_the_place_of_a_replica_is_not_read() -> None:

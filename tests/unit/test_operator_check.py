@@ -179,7 +179,7 @@ class GoesBack(Right):
         (LooksAtTheClock, "two objects over the same tuples", "the clock"),
         (Dice, "two objects over the same tuples", "random numbers without a seed"),
         (SaysItTwice, "result|results", "advance(5), then advance(9)"),
-        (GoesBack, "behind the boundary", "advance"),
+        (GoesBack, "before the boundary", "advance"),
     ],
 )
 def test_operators_that_are_wrong_are_found_out(operator: Any, what: str, todo: str) -> None:

@@ -55,7 +55,7 @@ def test_a_share_of_a_stream_that_is_gone_says_so_instead_of_being_empty(log: Lo
     share = share_of(log, 1, 5, 9)
     for listed in list(storage.list("")):
         storage.delete(listed.key)
-    with pytest.raises(StorageError, match="gone from its place"):
+    with pytest.raises(StorageError, match="not at this path any more"):
         read_items(share, 1, 5)
 
 

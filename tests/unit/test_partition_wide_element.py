@@ -279,7 +279,7 @@ def test_the_saved_state_is_told_and_checked(tmp_path: Path) -> None:
     world.streams.append([_row(1, 6, 1.0)])
     world.streams.drain(instant("1 hour"))
     assert audit(world.streams.output).problems == ()
-    with pytest.raises(InputError, match="Running is not known here"):
+    with pytest.raises(InputError, match="does not have the class Running"):
         current_windows(world.streams.output, (world.streams.input,))
 
 
@@ -387,7 +387,7 @@ def returned(**columns: Any) -> pa.Table:
         (returned(k=[1.0]), SchemaError, "returned 'k' of type double; output says int64"),
         (returned(k=pa.array([1 << 63], pa.uint64())), InputError, "returned values of 'k' that do not fit"),
         (returned(t=pa.array([None], pa.int64())), NullTimeError, "1 result without a time"),
-        (returned(t=[1]), InputError, "behind the boundary 32"),
+        (returned(t=[1]), InputError, "before the boundary 32"),
     ],
 )
 def test_what_a_method_must_not_return(value: Any, kind: type[InputError], what: str, tmp_path: Path) -> None:
@@ -466,5 +466,5 @@ def test_time_that_passed_without_a_step_is_promised_all_the_same() -> None:
     run.step()
     Returning.value = returned(t=[9])
     source.add([(1, "a", 11)])
-    with pytest.raises(InputError, match="behind the boundary 10"):
+    with pytest.raises(InputError, match="before the boundary 10"):
         run.step()

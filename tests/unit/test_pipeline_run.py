@@ -144,7 +144,7 @@ def test_a_pipeline_over_a_stream_that_others_have_not_finished_is_not_finished(
     Log.create(LocalStorage(tmp_path / "items"), item_spec())
     over = sl.stream(str(tmp_path / "items")).window(sl.count_window(3)).aggregate(n=sl.count_all())
     network = Network.of([over.into(str(tmp_path / "foreign"))])
-    with pytest.raises(OptionError, match=r"others write and have not finished"):
+    with pytest.raises(OptionError, match=r"reads a stream of another program"):
         network.require_finished_by_others()
 
 

@@ -45,7 +45,7 @@ STANDING = Standing(input=100, commit=3, open=10, oldest=40, extent=30, replay=6
         ({"failures_per_day": "daily"}, "failures_per_day='daily' is not a number from 1e-12 to 1e+12"),
         ({"balance": -1, "failures_per_day": 1}, "balance=-1 is not a number from 1e-12 to 1e+12"),
         ({"balance": True}, "balance=True is not a number from 1e-12 to 1e+12"),
-        ({"failures_per_day": 1, "recover_within": "2 s"}, "both say how long a recovery may take"),
+        ({"failures_per_day": 1, "recover_within": "2 s"}, "both set the length of a recovery"),
     ],
 )
 def test_what_cec_cannot_do_is_refused_with_a_way_out(options: dict[str, Any], message: str) -> None:

@@ -263,7 +263,9 @@ def test_a_python_process_that_spark_did_not_wait_for_is_an_error_that_says_what
     told = "[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back. SQLSTATE: XXKST"
     found = meaning(RuntimeError(told), "stream /data/by-shop")
     assert isinstance(found, sl.StrandlineError)
-    assert found.what == "Spark waited 10 s in vain for a Python process that reads a stream to start; nothing is lost"
+    assert found.what == (
+        "the Python process that reads a stream for Spark has not started within 10 s; nothing is lost"
+    )
     assert found.where == "stream /data/by-shop"
     assert found.todo.startswith("start the query again")
 

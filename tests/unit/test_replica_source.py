@@ -85,7 +85,7 @@ def test_a_place_of_other_streams_is_refused(tmp_path: Path) -> None:
         ({"replicas": "streams/a"}, "replicas is not a JSON list of paths"),
         ({"replicas": "[]"}, "replicas is not a JSON list of paths"),
         ({"replicas": '["a", 3]'}, "replicas is not a JSON list of paths"),
-        ({"replicas": '["a", "b"]', "path": "c"}, "a path and replicas, both"),
+        ({"replicas": '["a", "b"]', "path": "c"}, "path= and replicas= cannot be used together"),
         ({"replicas": '["a", "b"]', "patience": "soon"}, "patience='soon' is not a duration"),
         ({}, "needs a path"),
     ],

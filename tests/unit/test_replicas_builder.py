@@ -82,9 +82,9 @@ def test_spark_reads_the_best(tmp_path: Path) -> None:
     assert spark is mock.sentinel.spark
     assert options == {"since": 5, "until": None, "tentative": True}
     assert stream.offsets() == {0: 2}
-    with pytest.raises(OptionError, match="since= takes times only"):
+    with pytest.raises(OptionError, match="since= of replicas takes times"):
         found.read(mock.sentinel.spark, since={0: 1})
-    with pytest.raises(OptionError, match="positions=True of replicas"):
+    with pytest.raises(OptionError, match="positions=True does not work for replicas"):
         found.read(mock.sentinel.spark, positions=True)
 
 
@@ -106,7 +106,7 @@ def test_operators_are_built_on_replicas_as_on_a_stream(tmp_path: Path) -> None:
     operator = found.where(pc.field("window_end") > 10).window(sl.time_window(100)).aggregate(n=sl.count_all())
     assert operator.inputs == (found,)
     assert repr(operator).startswith(f"Aggregation({tmp_path}/a or {tmp_path}/b, ")
-    with pytest.raises(OptionError, match=r"rekey\(\) of replicas") as refused:
+    with pytest.raises(OptionError, match=r"rekey\(\) needs one stream") as refused:
         found.where(pc.field("window_end") > 10).rekey("s", "elsewhere", lateness=5)
     assert "sl.source(replicas.read_stream(spark), path" in refused.value.todo
 

@@ -130,7 +130,7 @@ def test_another_shape_over_an_old_stream_is_refused(tmp_path: Path) -> None:
 
 def test_what_a_shape_must_keep_and_what_cannot_be_shaped_is_said() -> None:
     a, b = readings(), readings()
-    with pytest.raises(SchemaError, match="leaves out 'at', by which the stream is spread over partitions and ordered"):
+    with pytest.raises(SchemaError, match="leaves out 'at', the key or the time of the stream"):
         a.select("id", m="n").join(b, within=4)
     with pytest.raises(OptionError, match="left of the join is"):
         sl.union(a, b).where(POSITIVE).join(b, within=4)

@@ -209,9 +209,9 @@ def test_it_begins_at_the_offsets_that_are_named_and_elsewhere_with_all_that_is_
     ("since", "what"),
     [
         ({0: 10**6}, "partition 0 ends at"),
-        ({7: 0}, "does not say an offset"),
-        ({0: -1}, "does not say an offset"),
-        ({}, "does not say an offset"),
+        ({7: 0}, "gives no valid offset"),
+        ({0: -1}, "gives no valid offset"),
+        ({}, "gives no valid offset"),
         ("the day before", "not a point in time"),
         (dt.datetime(2026, 1, 1), "holds integers"),
     ],

@@ -25,8 +25,8 @@ from tests.support.operator_streams import PLANS, Row, Streams, Tuples
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"every": "1 s"}, "none are without slow="),
-        ({"at_most": 7}, "none are without slow="),
+        ({"every": "1 s"}, "need slow=: without it"),
+        ({"at_most": 7}, "need slow=: without it"),
         ({"slow": "0 s"}, "slow='0 s' is not a duration"),
         ({"slow": "long"}, "slow='long' is not a duration"),
         ({"slow": True}, "slow=True is not a duration"),

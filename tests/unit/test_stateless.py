@@ -151,9 +151,9 @@ def test_there_is_no_state_to_save() -> None:
     one, two = feed(), feed()
     for work in (sl.union(one, two), one.where(pc.field("price") > 0), sl.union(one, two).availability("3 s")):
         for policy in (sl.cec(), sl.instant("1 s"), sl.partial(), sl.none()):
-            with pytest.raises(OptionError, match="of a stateless operator, which has no state to save") as caught:
+            with pytest.raises(OptionError, match="this operator has no state to save") as caught:
                 work.checkpoint(policy)
-            assert "leave it out" in caught.value.todo
+            assert "leave checkpoint(…) out" in caught.value.todo
     assert "cec" not in repr(sl.union(one, two).availability("3 s"))
     assert "availability" in repr(sl.union(one, two).availability("3 s"))
 

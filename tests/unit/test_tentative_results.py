@@ -166,7 +166,7 @@ def test_results_that_were_never_counted_have_no_number() -> None:
     output = Output()
     assert offset_of_result(output.log, 0, 3) == 0
     output.append([(Kind.RESULT, 10)], None, 10, results=None)
-    with pytest.raises(StreamMismatchError, match="not counted"):
+    with pytest.raises(StreamMismatchError, match="does not number its results"):
         offset_of_result(output.log, 0, 0)
 
 

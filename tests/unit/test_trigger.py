@@ -44,7 +44,7 @@ def test_a_trigger_may_be_written_our_way_or_pysparks(given, arguments, seconds)
     ids=str,
 )
 def test_a_trigger_that_is_none_is_refused(given):
-    with pytest.raises(sl.OptionError, match="is not understood"):
+    with pytest.raises(sl.OptionError, match="is not a trigger"):
         plain_trigger(given)
 
 

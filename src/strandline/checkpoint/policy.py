@@ -258,7 +258,7 @@ def cec(
     if recover_within is not None:
         if weighed is not None:
             raise OptionError(
-                "cec: recover_within= and failures_per_day= both say how long a recovery may take",
+                "cec: recover_within= and failures_per_day= both set the length of a recovery",
                 todo="pass one of them",
             )
         target = positive_us(recover_within, "cec: recover_within")

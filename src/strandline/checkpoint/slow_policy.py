@@ -118,16 +118,19 @@ def slow_windows(slow: Duration | None, every: Duration | None, at_most: int | N
         if every is None and at_most is None:
             return None
         raise OptionError(
-            "cec: every= and at_most= say how often slow windows are saved, and none are without slow=",
+            "cec: every= and at_most= need slow=: without it no slow windows are saved",
             todo='write slow="1 min", every="1 min"; for whole checkpoints use sl.instant("10 s")',
         )
     many = _AT_MOST if at_most is None else at_most
     if isinstance(many, bool) or not isinstance(many, int) or many < 1:
-        raise OptionError(f"cec: at_most={at_most!r} is not a number of windows", todo="use 1 or more, as 10_000")
+        raise OptionError(
+            f"cec: at_most={at_most!r} is not a number of windows", todo="use 1 or more, for example 10_000"
+        )
     if every is not None and has_unit(every) != has_unit(slow):
         raise OptionError(
-            f"cec: of slow={slow!r} and every={every!r} one has a unit, and both are in the time of the input",
-            todo='write both with one, as slow="1 min", every="10 s"; for integer time columns, both without',
+            f"cec: slow={slow!r} and every={every!r}: one has a unit and the other has none",
+            todo='write both with a unit, such as slow="1 min", every="10 s"; for an integer time column, write both '
+            "without",
         )
     open_for = positive_us(slow, "cec: slow")
     again = open_for if every is None else positive_us(every, "cec: every")

@@ -24,13 +24,13 @@ def require_not_put_back(log: Log, commit: int, offsets: Sequence[int], seen: in
     except (DroppedError, KeyMissingError):
         return  # so old that it is no longer kept: the process that drops commits has seen all that follow
     if found.checksum != checksum:
-        raise _went_back(log, f"its commit {seen} is another one than the operator has seen")
+        raise _went_back(log, f"its commit {seen} is not the one that the operator has read")
 
 
 def _went_back(log: Log, how: str) -> InputWentBackError:
     return InputWentBackError(
         f"the input has lost tuples that the operator has taken in: {how}",
         stream=log.storage.url,
-        todo="restore a newer copy of the input; or, if these tuples are lost for good or came again, let the operator "
-        "begin anew with a new output stream: what it made of them cannot be taken back",
+        todo="restore a newer copy of the input; if there is none, start the operator with a new output stream: its "
+        "results of the lost tuples are published and cannot be taken back",
     )

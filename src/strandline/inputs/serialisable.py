@@ -19,7 +19,7 @@ def require_serialisable(inputs: Mapping[str, StreamSpec]) -> None:
             raise OptionError(
                 f"{by_id[spec.id]} and {name} are the same stream",
                 where=spec.id,
-                todo="give every stream once; a stream cannot wait for itself",
+                todo="give every stream once; an operator over several streams takes each of them once",
             )
         by_id[spec.id] = name
         require_time(name, spec)
@@ -32,13 +32,13 @@ def require_time(name: str, spec: StreamSpec) -> None:
     """Raises unless the tuples of a stream, called so, have a place in a serialised input: unless it keeps time."""
     if spec.lateness is None:
         raise OptionError(
-            f"{name} has no lateness, so it never says up to which time it is complete",
-            todo='create the stream with lateness="10 s" or whatever its tuples may be late by',
+            f"{name} has no lateness, so no operator can know up to which time it is complete",
+            todo='create the stream with lateness="10 s" or however late its tuples may come',
         )
     if spec.time_is_offset:
         raise OptionError(
             f"{name} holds results of count windows, whose times are offsets and cannot be compared with others",
-            todo="use time or session windows before it, or take its input instead",
+            todo="use time or session windows in the operator that writes it, or read the input of that operator",
         )
 
 

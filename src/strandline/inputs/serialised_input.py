@@ -87,7 +87,7 @@ def replayed(
             f"the inputs hold {plural(stands - begin.ordinal, 'tuple')} with a time from {begin.bound} up to "
             f"{end.bound}, the operator has taken in {end.ordinal - begin.ordinal:,} of them",
             where=f"partition {partition} of {', '.join(stream.log.storage.url for stream in inputs)}",
-            todo="restore the inputs as the operator has seen them, or let it begin anew with a new output stream",
+            todo="restore the inputs that the operator has read, or start the operator with a new output stream",
         )
 
 

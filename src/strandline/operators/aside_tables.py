@@ -95,7 +95,8 @@ class AsideTables:
         self.nbytes += table.nbytes
         if self.nbytes > BYTES_MAX:
             raise InputError(
-                f"one step sets aside more than {BYTES_MAX >> 20} MiB, the last of it for the reason {reason!r}",
+                f"one step sets aside more than {BYTES_MAX >> 20} MiB of tuples, the last of them for the reason "
+                f"{reason!r}",
                 where=f"{self._owner}, {where}",
                 todo=self.advice,
             )
@@ -121,7 +122,7 @@ class AsideTables:
             if on_error == "stop":
                 more = f" (and {found.num_rows - 1} more like it)" if found.num_rows > 1 else ""
                 raise InputError(
-                    f"a tuple that no {self._owner} can take: {WHY[reason]}{more}",
+                    f"the {self._owner} cannot take a tuple: {WHY[reason]}{more}",
                     where=f"{place} {found.column(OFFSET)[0].as_py()}",
                     todo='start the operator with on_error="set_aside": such tuples go to its side log, '
                     "read(late=True)",

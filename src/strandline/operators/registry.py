@@ -44,7 +44,7 @@ def from_json(
         return RekeyDefinition.from_json(body, key, times)
     if kind != AGGREGATE:
         raise FormatVersionError(
-            f"an operator of the kind {kind!r}, which is not known here", todo="upgrade Strandline"
+            f"this Strandline does not know operators of the kind {kind!r}", todo="upgrade Strandline"
         )
     return AggregateDefinition.from_json(body, key, types, times)
 

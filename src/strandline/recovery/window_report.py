@@ -55,13 +55,15 @@ def _repeated(log: Log, input_: Input, definition: Definition, stand: Stand) -> 
         repeat(operator, input_.again, taken_in)
     except TruncatedError as gone:
         raise TruncatedError(
-            f"the operator keeps no checkpoints, and what was open before is gone: {gone.what}",
+            "the policy of the operator saves no windows, and the input from which they could be computed is gone: "
+            f"{gone.what}",
             where=gone.where,
             todo="run the operator with sl.cec(): its next batch saves every open window",
         ) from None
     if operator.open_windows != standing.open:
         raise OptionError(
-            f"the operator keeps no checkpoints, and has lost windows in a failure: it has {standing.open} open, the "
+            "the policy of the operator saves no windows, and a failure has cost some: the operator has "
+            f"{standing.open} open, the "
             f"input from offset {empty} on makes {operator.open_windows}",
             where=f"{log.storage.url}, partition {partition}",
             todo="run the operator with sl.cec(): its next batch saves every window that it has",

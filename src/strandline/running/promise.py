@@ -49,7 +49,7 @@ class Promise:
         """
         if whole_number(bound) is not None:
             raise OptionError(
-                f"availability: bound={bound!r} has no unit: it goes by the clock, not by the time of the tuples",
+                f"availability: bound={bound!r} has no unit: a bound is a time of the clock, not of the tuples",
                 todo=f'write bound="{bound} s", or whatever unit it is',
             )
         stabilizing = failing if stabilizing is None else stabilizing

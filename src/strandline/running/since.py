@@ -30,15 +30,16 @@ def since_of(value: SinceOption, inputs: Sequence[StreamSpec], zone: Zone, eleme
         return time_value(value, "since", first.time_kind, zone)
     if not element.takes_offsets:
         raise OptionError(
-            f"since={dict(value)!r}: offsets are places in one stream, and this operator takes in several, or replicas",
+            f"since={dict(value)!r}: offsets are places in one stream, and this operator reads several streams, or "
+            "replicas",
             todo='give it a time, "latest" or "earliest"',
         )
     offsets = {p: whole_number(offset) for p, offset in value.items()}
     known = {p: o for p, o in offsets.items() if p in range(first.partitions) and o is not None and o >= 0}
     if len(known) < len(offsets) or not known:
         raise OptionError(
-            f"since={dict(value)!r} does not say an offset for some of the partitions 0 to {first.partitions - 1}",
-            todo="pass something like what offsets() of the input returns",
+            f"since={dict(value)!r} gives no valid offset for some of the partitions 0 to {first.partitions - 1}",
+            todo="pass an offset for each partition, as offsets() of the input returns them",
         )
     return known
 
@@ -67,7 +68,7 @@ def _kept(log: Log, partition: int, asked: Mapping[int, int]) -> int:
         raise OptionError(
             f"since={dict(asked)!r}: partition {partition} ends at {end}",
             stream=log.storage.url,
-            todo='give offsets up to those that offsets() of the input returns, or "latest"',
+            todo='pass offsets that are not larger than those of offsets() of the input, or "latest"',
         )
     return first
 
@@ -81,5 +82,5 @@ def require_same_beginning(since: Since | None, spec: StreamSpec, input_: Stream
     raise StreamMismatchError(
         f"the stream began with since={began}, this program says since={wanted}",
         where=where,
-        todo="leave since= out to go on, or write to a new stream: where a stream began cannot be changed",
+        todo="leave since= out to go on with this stream, or write to a new stream",
     )

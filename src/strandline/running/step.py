@@ -300,9 +300,10 @@ def _recovered(step: Step, element: Element, logs: Logs, places: ReplayPlaces) -
 def _nothing_to_judge_by(before: Standing, where: str, other: OtherVersionError) -> StreamMismatchError:
     return StreamMismatchError(
         f"{plural(before.open, 'tuple')} that the operator keeps cannot be taken over by another version: {other}, and "
-        f"with {before.mode}() there is no replay in which to judge anew",
+        f"{before.mode}() replays no input with which the new version could decide",
         where=where,
-        todo="run the version before once with cec() or instant(): its next batch saves what it keeps; then change it",
+        todo="run the old version once with cec() or instant(): its next batch saves what it keeps. Then start the "
+        "new one",
     )
 
 

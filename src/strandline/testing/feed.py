@@ -65,7 +65,7 @@ class Feed(MemoryStream):
         table = self._table(rows)
         if nulls := table.column(self._log.spec.time).null_count:
             raise NullTimeError(
-                f"{nulls:,} of {plural(table.num_rows, 'tuple')} without a time ({self._log.spec.time} is null)",
+                f"{nulls:,} of {plural(table.num_rows, 'tuple')} have no time ({self._log.spec.time} is null)",
                 where="sl.testing",
             )
         if self._held is not None:

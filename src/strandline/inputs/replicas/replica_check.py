@@ -18,7 +18,10 @@ from strandline.log.stream.log_errors import uncounted
 from strandline.log.stream.spec import StreamSpec
 
 _TODO = "give replicas only: the same operator, started over the same inputs with other outputs"
-BEGIN_ANEW = "one may have begun when its inputs were truncated already; begin it anew while they are whole"
+BEGIN_ANEW = (
+    "a replica that began when its inputs were truncated already has other results: start that replica again "
+    "with a new output stream, while the inputs are whole"
+)
 
 
 def require_replica(log: Log, other: Log) -> None:
@@ -38,9 +41,10 @@ def require_replica(log: Log, other: Log) -> None:
         if compared(created.operator) != compared(one.spec.operator):
             version = (one.spec.operator or {}).get("version", 1)
             raise StreamMismatchError(
-                f"the operator has gone on with version {version}: from which result on, no other stream can know",
+                f"the operator has gone on with version {version} of its function, and another replica cannot know "
+                "after which result",
                 stream=one.storage.url,
-                todo="let the new version begin anew with new output streams, if it is to have replicas",
+                todo="to have replicas of the new version, start it with new output streams",
             )
     _require_same_result(log, other, where)
 
@@ -52,9 +56,11 @@ def require_replicable(log: Log) -> None:
             raise uncounted(log.storage.url)
         if standing.losses is not None:
             raise StreamMismatchError(
-                f"a failure has cost the operator part of its input, in partition {partition}: its results are its own",
+                f"a failure has cost the operator part of its input in partition {partition}, so that other replicas "
+                "have other results",
                 stream=log.storage.url,
-                todo="replicas need a policy that replays, sl.cec(…) or sl.instant(…); begin this one anew",
+                todo="start this replica with a new output stream and a policy that replays, sl.cec(…) or "
+                "sl.instant(…)",
             )
 
 
@@ -75,7 +81,9 @@ def require_still_there(log: Log) -> None:
     Such a handle would publish a commit of the old stream, at a place that the new one has not come to yet.
     """
     if stream_id(log) != log.spec.id:
-        raise NotAStreamError("another stream has begun here", stream=log.storage.url, todo="wait for it")
+        raise NotAStreamError(
+            "another stream is at this path now", stream=log.storage.url, todo="wait until it has caught up"
+        )
 
 
 def _created(log: Log) -> StreamSpec:
@@ -102,16 +110,16 @@ def require_result(log: Log, partition: int, results: int, last: str) -> None:
     counted = log.state.standings[partition].results or 0 if log.state.standings else 0
     if counted < results:
         raise StreamError(
-            f"partition {partition} has {counted:,} results, and {results:,} were read of another replica",
+            f"partition {partition} has {counted:,} results, and {results:,} were read from another replica",
             stream=log.storage.url,
-            todo="wait until it has caught up",
+            todo="wait until this replica has caught up",
         )
     found = result_checksum(log, partition, results - 1) if last and results else None
     if found is not None and found != last:
         raise StreamMismatchError(
-            f"result {results - 1:,} of partition {partition} is another one than in the replica that was read",
+            f"result {results - 1:,} of partition {partition} differs from that of the replica that was read before",
             stream=log.storage.url,
-            todo=f"{BEGIN_ANEW}, or leave it out",
+            todo=f"{BEGIN_ANEW}; or leave this replica out",
         )
 
 
@@ -124,7 +132,7 @@ def _require_same_result(log: Log, other: Log, where: str) -> None:
         found, wanted = (result_checksum(one, partition, common - 1) for one in (log, other))
         if None not in (found, wanted) and found != wanted:
             raise StreamMismatchError(
-                f"these streams are no replicas: result {common - 1:,} of partition {partition} is not the same",
+                f"these streams are no replicas: they differ in result {common - 1:,} of partition {partition}",
                 where=where,
                 todo=BEGIN_ANEW,
             )

@@ -38,9 +38,9 @@ class ReplicaReader(ReplicaUser):
     def __init__(self, replicas: ReplicaSet, place: ReplicaPlace | None = None) -> None:
         if place is not None and place.group != group_of(replicas.spec):
             raise StreamMismatchError(
-                "this is the place of a reader of other streams: their operator or its inputs are not the same",
+                "this place is in other streams: their operator or its inputs differ",
                 where=f"a place in {place.stream}, replicas such as {replicas.spec.id}",
-                todo="go on from the place of a reader of these replicas, or begin anew, without a place",
+                todo="pass a place that a reader of these replicas has returned, or no place",
             )
         super().__init__(replicas)
         self._place = place

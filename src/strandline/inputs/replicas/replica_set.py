@@ -70,7 +70,9 @@ class ReplicaSet:
     def _opened(self, number: int) -> Log:
         log = self._openers[number]()
         if log.spec.id in self._refused:
-            raise self.problems[number] or StreamMismatchError("no replica of the others", stream=log.storage.url)
+            raise self.problems[number] or StreamMismatchError(
+                "this stream is no replica of the others", stream=log.storage.url
+            )
         try:
             self._require_replica(log)
         except StreamMismatchError:
@@ -99,7 +101,7 @@ class ReplicaSet:
         return StorageError(
             f"none of the {len(self._openers)} replicas can be read",
             where="; ".join(reasons) or "none has what was read before",
-            todo="bring one of them back; readers go on where they were",
+            todo="make one of them readable again: readers then go on where they were",
         )
 
     def look(self, without: Collection[int] = ()) -> list[ReplicaSight | None]:

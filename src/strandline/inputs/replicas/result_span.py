@@ -88,7 +88,7 @@ class ResultSpan:
     def _none_readable(self, problems: Sequence[StrandlineError]) -> StrandlineError:
         return StorageError(
             f"none of the {len(problems)} replicas has the results {self.first:,} to {self.end - 1:,} of partition "
-            f"{self.partition}, which one of them had",
+            f"{self.partition}, which one of the replicas had before",
             where="; ".join(f"{problem.what} ({problem.where})" for problem in problems),
             todo="start the query again when a replica is back, or has caught up: it goes on where it was",
         )
@@ -119,7 +119,9 @@ class _Reading:
         stream."""
         span, url = self._span, log.storage.url
         if group_of(log.spec) != span.group:
-            raise StreamMismatchError("no replica of the one that was read: its operator or inputs differ", stream=url)
+            raise StreamMismatchError(
+                "this stream is no replica of the stream that was read: its operator or inputs differ", stream=url
+            )
         require_replicable(log)
         require_result(log, span.partition, self._next, self._checksum(log.spec))
         require_result(log, span.partition, span.end, "")
@@ -140,7 +142,8 @@ class _Reading:
                 yield first, table
         if self._next != self._span.end:
             raise CorruptManifestError(
-                f"partition {self._span.partition} counts {self._span.end:,} results where {self._next:,} are",
+                f"the commits count {self._span.end:,} results in partition {self._span.partition}, its blocks hold "
+                f"{self._next:,}",
                 stream=log.storage.url,
                 todo="run `strandline verify` on the stream",
             )

@@ -66,7 +66,7 @@ def encode(cuts: Sequence[AppendCommit]) -> bytes:
 def read(storage: Storage, file: CutFile, stream: str) -> list[AppendCommit]:
     """Returns the cuts of a file, as appends without blocks."""
     todo = "restore the file from a copy"
-    data = read_checked(storage, file.file, file.checksum, "the cuts of a milestone are", todo)
+    data = read_checked(storage, file.file, file.checksum, "the file with the cuts of a milestone", todo)
     table = pq.read_table(pa.BufferReader(data), use_threads=False)
     found = ({**row, "ends": tuple(row["ends"]), "boundaries": tuple(row["boundaries"])} for row in table.to_pylist())
     return [AppendCommit(stream=stream, **row) for row in found]

@@ -184,9 +184,9 @@ class Index:
 
     def read(self, child: Child) -> bytes:
         """Returns the bytes of a leaf or node; raises if their checksum is wrong."""
-        what, todo = "a file of a milestone is", "restore it from a copy"
+        what, todo = "a file of a milestone", "restore it from a copy"
         if child.file.startswith(f"{_FOLDER}/"):
-            what, todo = "a file of the index is", f"delete {ROOT_KEY}; the index is rebuilt"
+            what, todo = "a file of the index", f"delete {ROOT_KEY}; the index is rebuilt"
         return read_checked(self._storage, child.file, child.checksum, what, todo)
 
     # ------------------------------------------------------------------ folding

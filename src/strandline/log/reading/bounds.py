@@ -30,7 +30,10 @@ class Bounds:
         time_from, firsts = _split(log, since, "since", zone)
         time_until, ends = _split(log, until, "until", zone)
         if late and (firsts or ends):
-            raise OptionError("offsets are places in partitions, late=True reads none", todo="bound it by times")
+            raise OptionError(
+                "late=True with offsets: offsets are places in partitions, and the side log has none",
+                todo="give times instead",
+            )
         for p, first in firsts.items():
             log.require_kept(p, first)
         return cls(firsts, ends, time_from, time_until)
@@ -56,8 +59,8 @@ def _split(log: Log, bound: Bound | None, name: str, zone: Zone) -> tuple[int | 
     known = {p: offset for p, offset in offsets.items() if p in range(log.spec.partitions) and offset is not None}
     if len(known) < len(offsets):
         raise OptionError(
-            f"{name}={dict(bound)!r} does not say an offset for some of the partitions",
+            f"{name}={dict(bound)!r} has a number that is no partition, or a value that is no offset",
             where=f"{log.storage.url}, partitions 0 to {log.spec.partitions - 1}",
-            todo="pass something like what offsets() returns",
+            todo="pass partitions and their offsets, as offsets() of the stream returns them",
         )
     return None, known

@@ -210,7 +210,7 @@ def _backend_of(url: str) -> Backend:
     if not separator or protocol not in BACKENDS:
         hint = {"hdfs": "use webhdfs:// for HDFS; ", "file": "use a plain path; ", "local": "use a plain path; "}
         raise OptionError(
-            f"no way is known to create a key exclusively on {protocol or url!r}, so two writers could both win",
+            f"Strandline cannot create a key exclusively on {protocol or url!r}, so two writers could both win",
             where=url,
             todo=f"{hint.get(protocol, '')}use one of {', '.join(sorted(BACKENDS))}, or a local path",
         )
@@ -228,7 +228,7 @@ def _connected(url: str, backend: Backend, options: dict[str, Any], redaction: R
         ) from error
     except (TypeError, ValueError) as error:
         raise OptionError(
-            f"the options do not fit: {redaction.text(error)}",
+            f"the file system does not take these options: {redaction.text(error)}",
             where=url,
             todo="see the options of the fsspec filesystem",
         ) from redaction.cause(error)

@@ -32,10 +32,10 @@ def open_storage(url: str, durability: Durability = "fsync", **storage_options: 
     require_no_secret(url)
     protocol, path = _split(url)
     if "\0" in path:
-        raise OptionError("the path of a stream holds a NUL", where=repr(url), todo="remove it")
+        raise OptionError("the path of a stream has a NUL character in it", where=repr(url), todo="remove it")
     parts = path.replace(os.sep, "/").split("/")
     if ".." in parts:
-        raise OptionError("a stream name with ..", where=url, todo="write the path without '..'")
+        raise OptionError("the path of a stream has .. in it", where=url, todo="write the path without '..'")
     if not any(part.strip() for part in parts):
         raise OptionError("the path of a stream is empty", where=repr(url), todo="name a folder for the stream")
     if protocol in _LOCAL_PROTOCOLS:

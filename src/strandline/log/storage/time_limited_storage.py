@@ -133,6 +133,6 @@ class TimeLimitedStorage:
                 f"could not {verb} a key: the store has not answered for {silent.seconds:.1f} s",
                 where=f"{self.url}/{key}",
                 stream=self.url,
-                todo="see to the store, or to the network before it; it is asked again. One that is only slow needs "
-                "a longer bound",
+                todo="check the store and the network; Strandline asks the store again. For a store that is only "
+                "slow, give the operator a longer bound",
             ) from None

@@ -207,8 +207,8 @@ def require_forward(state: LogState, commit: AppendCommit) -> AppendCommit:
         first_before, first = state.ends[p] - before.extent, commit.ends[p] - now.extent
         if now.oldest < before.oldest or first < first_before:
             raise CorruptManifestError(
-                f"in partition {p} the operator would need its input from {now.oldest} and its output from {first} on "
-                f"again, where {before.oldest} and {first_before} were enough",
+                f"after this commit a recovery of partition {p} would need older tuples than before it: the input from "
+                f"{now.oldest} on (before: {before.oldest}), the output from {first} on (before: {first_before})",
                 where=f"stream {commit.stream}, about to be published",
                 todo="this is a defect of Strandline; please report it",
             )

@@ -151,9 +151,9 @@ def describe(data: bytes | memoryview, spec: StreamSpec, partition: int, first: 
         found = [group.column(names[c]).statistics for c in _described_by(spec)]
         if any(statistics is None for statistics in found):
             raise StorageError(
-                "a row group without statistics, from which a block is described",
+                "a row group of this Parquet file has no statistics, and Strandline describes a block by them",
                 where=where,
-                todo=f"let its writer keep them for {', '.join(_described_by(spec))}",
+                todo=f"let the writer of the file keep statistics of the columns {', '.join(_described_by(spec))}",
             )
         time, *stamps = found
         nulls += time.null_count
@@ -169,9 +169,9 @@ def describe(data: bytes | memoryview, spec: StreamSpec, partition: int, first: 
             times[kind is Kind.RESULT] += [time.min_raw, time.max_raw]
     if nulls:
         raise NullTimeError(
-            f"{nulls:,} of {plural(footer.num_rows, 'tuple')} without a time ({spec.time} is null)",
+            f"{nulls:,} of {plural(footer.num_rows, 'tuple')} have no time ({spec.time} is null)",
             where=where,
-            todo=f"filter or fill them before the stream, for example .where('{spec.time} is not null')",
+            todo=f"leave such tuples out before the stream, for example .where('{spec.time} is not null')",
         )
     if offsets and (min(offsets), max(offsets)) != (first, end - 1):
         raise StorageError(

@@ -123,9 +123,9 @@ class Commits:
         self.look()
         if seq < self.kept:
             raise DroppedError(
-                f"commit {seq} was dropped, the commits from {self.kept} on are kept",
+                f"commit {seq} was dropped; the stream keeps the commits from {self.kept} on",
                 stream=self._storage.url,
-                todo="this process stood still for very long: start it again, it goes on from what is published",
+                todo="start this process again: it goes on from the newest commit (it stood still for too long)",
             )
 
     def has_later(self, seq: int, *, is_near: bool = False) -> bool:
@@ -228,7 +228,7 @@ def read_mark(data: bytes, stream: str, where: str) -> Milestone:
     body = manifest.unseal(data, where)
     if body.get("stream") != stream:
         raise CorruptManifestError(
-            f"the mark of a milestone of another stream, {body.get('stream')}",
+            f"this file marks a milestone of another stream, {body.get('stream')}",
             where=where,
             todo="two streams were mixed in one folder; restore it from a copy",
         )
@@ -237,7 +237,7 @@ def read_mark(data: bytes, stream: str, where: str) -> Milestone:
 
 def read_body(storage: Storage, milestone: Milestone) -> dict[str, Any]:
     """Returns the contents of a milestone's file: a snapshot, and the files of the cuts."""
-    what = f"the file of milestone {milestone.number} is"
+    what = f"the file of milestone {milestone.number}"
     todo = "restore the file from a copy; the commits that it stands for are dropped"
     data = manifest.read_checked(storage, milestone.file, milestone.checksum, what, todo)
     with concerning(storage.url):

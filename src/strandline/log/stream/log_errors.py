@@ -34,7 +34,7 @@ def no_stream(storage: Storage) -> StreamError:
     other, url = first_key(storage), storage.url
     if other is not None and storage.exists(spec.RESTORE_KEY):
         return NotAStreamError(
-            "a stream was being restored here, and not all of it is there",
+            "`strandline restore` has not finished here: parts of the stream are missing",
             stream=url,
             todo="run the same `strandline restore` again; it goes on where it stopped",
         )
@@ -78,7 +78,8 @@ def unfinished(url: str) -> InputError:
     return InputError(
         "the stream is not finished: its query ended before all input was published, or more came since",
         stream=url,
-        todo="start it again with final=True; if the source never ends, run it without, and call query.finish()",
+        todo="start the query again with final=True; for a source that never ends leave final=True out, and call "
+        "query.finish()",
     )
 
 
@@ -95,7 +96,7 @@ def compacted_meanwhile(partition: int, offset: int, url: str) -> ConflictError:
         f"blocks around offset {offset} were compacted while they were being listed",
         where=f"{url}, partition {partition}",
         stream=url,
-        todo="ask for them again",
+        todo="read again",
     )
 
 
@@ -111,10 +112,10 @@ def truncated(partition: int, offset: int, start: int, url: str) -> TruncatedErr
 def gone(url: str) -> StorageError:
     """Returns the error of a reader that does not find a stream where it was: not mounted, or moved."""
     return StorageError(
-        "the stream is gone from its place, or lacks what was published in it",
+        "the stream is not at this path any more, or files that it has published are missing",
         where=f"{url.rstrip('/')}/{spec.KEY}",
         stream=url,
-        todo="mount its disk, or put it back where it was",
+        todo="mount the disk of the stream, or move the stream back to this path",
     )
 
 
@@ -128,9 +129,9 @@ def cut_block(block: Block, size_bytes: int, url: str) -> CorruptBlockError:
 
 def uncounted(url: str) -> StreamMismatchError:
     return StreamMismatchError(
-        "the results of this stream are not counted: an earlier version began it",
+        "this stream does not number its results: an earlier version of Strandline began it",
         stream=url,
-        todo="let the operator begin anew with a new output stream, if it is to have replicas",
+        todo="start the operator with a new output stream if you want replicas of it",
     )
 
 

@@ -73,7 +73,7 @@ def unseal(data: bytes, where: str) -> dict[str, Any]:
         raise untrusted(where, "its checksum does not match")
     if body.get("format") not in _READABLE:
         raise FormatVersionError(
-            f"format version {body.get('format')}, this Strandline reads versions up to {_READABLE[-1]}",
+            f"the file has format version {body.get('format')}, this Strandline reads versions up to {_READABLE[-1]}",
             where=where,
             todo="upgrade Strandline",
         )
@@ -91,7 +91,9 @@ def read_checked(storage: Storage, key: str, wanted: str, what: str, todo: str) 
     data = storage.read(key)
     if checksum(data) != wanted:
         where = f"{storage.url}/{key}"
-        raise CorruptManifestError(f"{what} not what was written", where=where, stream=storage.url, todo=todo)
+        raise CorruptManifestError(
+            f"{what} has changed since Strandline wrote it", where=where, stream=storage.url, todo=todo
+        )
     return data
 
 

@@ -180,12 +180,14 @@ class StreamSpec:
         except (ValueError, TypeError, KeyError):
             if not data or data.startswith(_HEAD):
                 raise CorruptManifestError(
-                    "stream.json is torn: it begins as one, or is empty, and is not whole",
+                    "stream.json is not complete: it is empty, or its end is missing",
                     where=where,
-                    todo="restore it from a copy; everything else of the stream is as it was",
+                    todo="restore stream.json from a copy; the other files of the stream are not affected",
                 ) from None
             raise NotAStreamError(
-                "stream.json is not one of Strandline's", where=where, todo="choose another path, or restore the file"
+                "Strandline has not written this stream.json",
+                where=where,
+                todo="choose another path, or restore the file",
             ) from None
         if version not in _READABLE:
             raise FormatVersionError(
@@ -197,7 +199,7 @@ class StreamSpec:
             raise CorruptManifestError(
                 "stream.json is not what was written: its checksum does not match",
                 where=where,
-                todo="restore it from a copy; what a stream is cannot be changed by hand",
+                todo="restore stream.json from a copy; do not edit it by hand",
             )
         try:
             found = {name: body[name] for name in _SAID.split()}
@@ -205,7 +207,7 @@ class StreamSpec:
             begins = Beginning.from_json(body["begins"]) if "begins" in body else None
             return cls(**found, operator=body.get("operator"), begins=begins, added=body.get("added", 0))
         except KeyError as missing:
-            raise NotAStreamError(f"stream.json lacks {missing}", where=where, todo="restore the file") from None
+            raise NotAStreamError(f"stream.json lacks {missing}", where=where, todo="restore stream.json") from None
 
     @property
     def added_columns(self) -> tuple[str, ...]:
@@ -271,9 +273,11 @@ class StreamSpec:
         if self.operator is not None or len(asked.columns) <= len(self.columns):
             return ""
         if self.additions(asked):
-            return '; or let the new columns be added, null in all tuples so far, with schema_evolution="add"'
+            return (
+                '; or pass schema_evolution="add": the stream gets the new columns, which are null in all tuples so far'
+            )
         has_all = all(f in fields_of(asked.schema) for f in fields_of(self.schema))
-        return '; or put the new columns last, and let them be added with schema_evolution="add"' if has_all else ""
+        return '; or put the new columns last and pass schema_evolution="add"' if has_all else ""
 
     def _require_same_operator(self, asked: StreamSpec, where: str, words_of: WordsOf) -> None:
         mine, wanted = self.operator, asked.operator
@@ -287,7 +291,7 @@ class StreamSpec:
             raise StreamMismatchError(
                 f"the stream has gone on with version {ours} of its function, this program says version {theirs}",
                 where=where,
-                todo=f"use version {ours}, or give the change that is meant a later one: version={ours + 1}",
+                todo=f"use version {ours}, or give a new change of the function a later one: version={ours + 1}",
             )
         if mine.get("kind") != wanted.get("kind"):
             found = [f"it is made by {words_of(self).text}, in this program by {words_of(asked).text}"]

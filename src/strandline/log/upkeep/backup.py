@@ -175,14 +175,16 @@ def _require_newest(target: Storage, commit: int) -> None:
         raise ConflictError(
             f"another run of this backup has finished meanwhile, with commit {now['commit']}; this one has {commit}",
             stream=target.url,
-            todo="nothing has to be done, the newer one counts; let one run at a time",
+            todo="do nothing: the newer backup counts. Run one backup at a time",
         )
 
 
 def _require_apart(source: Storage, target: Storage) -> None:
     one, other = (_place(storage) for storage in (source, target))
     if one.startswith(other) or other.startswith(one):
-        raise OptionError("one of the two paths lies in the other", stream=target.url, todo="name a place elsewhere")
+        raise OptionError(
+            "the stream and its copy must not lie in one another", stream=target.url, todo="choose another path"
+        )
 
 
 def _place(storage: Storage) -> str:

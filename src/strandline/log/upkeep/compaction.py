@@ -67,8 +67,8 @@ def compact(
     """Joins runs of at least `blocks_min` neighbouring small blocks into blocks of about `target_bytes`."""
     if target_bytes < 1 or blocks_min < 2:
         raise OptionError(
-            f"target_bytes={target_bytes}, blocks_min={blocks_min}",
-            todo="compaction needs a target and 2 blocks or more",
+            f"target_bytes={target_bytes} or blocks_min={blocks_min} is too small",
+            todo="use a target_bytes of 1 or more, and a blocks_min of 2 or more",
         )
     log.refresh()
     total = NOTHING

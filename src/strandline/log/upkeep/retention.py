@@ -84,7 +84,9 @@ def planned(log: Log, **past: Unpack[Past]) -> Truncation:
     """Returns what `truncate` would do; changes nothing."""
     given = [past.get("before_time") is not None, past.get("before_offset") is not None, past.get("consumed")]
     if sum(map(bool, given)) != 1:
-        raise OptionError("truncate needs a time or an offset, and not both", stream=log.storage.url)
+        raise OptionError(
+            "truncate needs a time or an offset, and not both", stream=log.storage.url, todo="pass one of them"
+        )
     state, offsets = log.state, _passed(log) if past.get("consumed") else _wanted(log, past)
     wanted = [_block_start(log, p, offset) for p, offset in enumerate(offsets)]
     for p, standing in enumerate(state.standings):

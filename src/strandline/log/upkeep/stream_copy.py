@@ -129,9 +129,9 @@ class StreamCopy:
             what = f"has another milestone {common}"
         if what:
             raise StreamMismatchError(
-                f"the backup {what}: the stream has gone back since, and the backup may have what it lost",
+                f"the backup {what}: since then the stream has lost commits, and the backup may still have them",
                 stream=self.target.url,
-                todo="keep this backup, and name an empty place for a new one",
+                todo="keep this backup, and make a new one at an empty path",
             )
 
     def _differs(self, key: str) -> bool:
@@ -204,9 +204,9 @@ class StreamCopy:
             data = self._needed_bytes(key)
             if key in self._sizes and self.target.read(key) != data:
                 raise StreamMismatchError(
-                    f"commit {seq} of the target is not that of the stream",
+                    f"commit {seq} at the target differs from that of the stream",
                     where=f"{self.target.url}/{key}",
-                    todo="something else writes there: keep it, and name an empty place for a new copy",
+                    todo="another program writes to the target: keep its files, and make the copy at an empty path",
                 )
             if key not in self._sizes:
                 self._put(key, data)

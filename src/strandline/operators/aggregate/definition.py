@@ -79,7 +79,7 @@ class AggregateDefinition(OneTableDefinition):
     ) -> AggregateDefinition:
         """Returns the definition over columns of these types, which the shape leaves; OptionError or SchemaError."""
         if not aggregates:
-            raise OptionError("an aggregation without aggregates", todo='write aggregate(average=sl.avg("price"), …)')
+            raise OptionError("aggregate() without an aggregate", todo='write aggregate(average=sl.avg("price"), …)')
         taken = {*key, START, END}
         for name, aggregate in aggregates.items():
             if not isinstance(aggregate, Aggregate):
@@ -92,7 +92,8 @@ class AggregateDefinition(OneTableDefinition):
                 raise SchemaError(f"an aggregate cannot be called {name!r}: {why}", todo="choose another name")
             more = f"{name}{APPROXIMATE}"
             if aggregate.function in ("count_distinct", "percentile") and (more in aggregates or more in taken):
-                raise SchemaError(f"{name!r} says in {more!r} whether it is exact", todo="choose another name")
+                what = f"the results need a column {more!r}: it says whether {name!r} is exact"
+                raise SchemaError(what, todo="choose another name")
         for name, aggregate in aggregates.items():
             if aggregate.where is not None:
                 what = f"{name}=…(where={aggregate.where.text})"

@@ -136,7 +136,8 @@ def _window(kind: WindowKind, size: int, advance: int, with_unit: bool = True) -
     if advance > size:
         longer, shorter = (str(n) if kind == "count" or not with_unit else exact_duration(n) for n in (advance, size))
         raise OptionError(
-            f"{kind}_window: advance={longer} is larger than size={shorter}, tuples in between would be in no window",
+            f"{kind}_window: advance={longer} is larger than size={shorter}: the tuples in between would be in no "
+            "window",
             todo="use an advance of at most the size",
         )
     window = Window(kind, size, advance)

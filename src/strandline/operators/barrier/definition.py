@@ -62,11 +62,14 @@ class BarrierDefinition(Definition):
     def __post_init__(self) -> None:
         many = len(self.inputs)
         if not 2 <= many <= INPUTS_MAX:
-            raise OptionError(f"a barrier of {many} inputs", todo=f"give it 2 to {INPUTS_MAX}")
+            raise OptionError(f"a barrier cannot have {many} inputs", todo=f"use 2 to {INPUTS_MAX} inputs")
         if any(not one.name or one.name.startswith("_") for one in self.inputs):
             raise OptionError("an input of a barrier has no name", todo="write barrier(temperature=…, pressure=…)")
         if self.at_most is not None and self.at_most < 1:
-            raise OptionError(f"barrier: at_most={self.at_most!r}", todo="use 1 or more, or None for no bound")
+            raise OptionError(
+                f"barrier: at_most={self.at_most!r} is not a number of tuples",
+                todo="use 1 or more, or None for no bound",
+            )
         seen: set[str] = set()
         for name, _ in [*self.result_columns, *self.control_columns]:
             if name.lower() in seen:

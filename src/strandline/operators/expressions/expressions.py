@@ -43,7 +43,9 @@ class Formula:
         What a tuple gives must depend on nothing but the tuple: not on its neighbours, nor on chance.
         """
         if not isinstance(expression, pc.Expression):
-            raise OptionError(f"{what}: {expression!r} is not a pyarrow expression", todo=f"write it so, {EXAMPLE}")
+            raise OptionError(
+                f"{what}: {expression!r} is not a pyarrow expression", todo=f"write an expression, {EXAMPLE}"
+            )
         try:
             data = _serialised(expression)
         except pa.ArrowNotImplementedError:
@@ -54,7 +56,7 @@ class Formula:
         for function in (node.function for node in nodes(tree) if isinstance(node, Call)):
             if not _is_of_arrow(function):
                 raise OptionError(
-                    f"{what}: {function} is not one of Arrow's own functions: Spark's workers do not have it",
+                    f"{what}: {function} is a function of this process, and Spark's workers do not have it",
                     where=str(tree),
                     todo="use functions of pyarrow.compute, or compute the column with Spark, before sl.source(…)",
                 )
@@ -62,7 +64,7 @@ class Formula:
                 raise OptionError(
                     f"{what}: {function} does not compute its values tuple by tuple",
                     where=str(tree),
-                    todo="use functions of single tuples; windows and aggregates are for what concerns several",
+                    todo="use functions of single tuples; for several tuples use windows and aggregates",
                 )
         return cls(str(tree), base64.b64encode(data).decode())
 

@@ -96,7 +96,7 @@ class Shape:
             if found is None or not _is_plain(name, found):
                 how = "leaves out" if found is None else "changes"
                 raise SchemaError(
-                    f"select(…) {how} {name!r}, by which the stream is spread over partitions and ordered",
+                    f"select(…) {how} {name!r}, the key or the time of the stream",
                     todo=f'keep it with select("{name}", …); for another key or time give it a new name, '
                     "then rekey(…) to a stream of its own",
                 )

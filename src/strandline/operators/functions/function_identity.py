@@ -144,16 +144,16 @@ def _require_steady(function: types.FunctionType) -> None:
     """Raises OptionError if it reads what has no value yet, or calls what comes out otherwise each time."""
     for name in unknown_names(function):
         raise OptionError(
-            f"{function.__name__}: {name} has no value yet, so that it could not be kept with the function",
+            f"{function.__name__}: {name} has no value yet, and Strandline keeps the values that a function reads",
             where=place_of(function),
             todo=f"define {name} before the function",
         )
     for path, value in references(function).items():
         if is_random(value):
             raise OptionError(
-                f"{function.__name__}: {path} comes out otherwise each time, also when the same tuples are replayed",
+                f"{function.__name__}: {path} gives another value each time, also when the same tuples are replayed",
                 where=place_of(function),
-                todo="compute it from columns, or keep what it needs in the stream",
+                todo="compute the value from columns of the stream",
             )
 
 
@@ -307,7 +307,8 @@ def _require_known_by_code(function: types.FunctionType, found: Mapping[str, Any
         if "." in path and plain_value(value) is not MISSING and not is_steady:
             name = path.rpartition(".")[2].lower()
             raise OptionError(
-                f"{function.__name__} reads {path}, and its source cannot be had: its value could not be kept with it",
+                f"{function.__name__} reads {path}, and its source cannot be read, so that Strandline cannot keep the "
+                "value with the function",
                 where=place_of(function),
                 todo=f"write the function in a file or a notebook; or {name} = {path} before it, and use {name}",
             )

@@ -70,8 +70,8 @@ class JoinDefinition(Definition):
         keys = [tuple((c, type_text(side.columns[c])) for c in side.key) for side in (left, right)]
         if keys[LEFT] != keys[RIGHT]:
             raise SchemaError(
-                f"a join of streams with different keys: left has {_listed(keys[LEFT])}, right {_listed(keys[RIGHT])}",
-                todo="rename or cast the key columns of one of them",
+                f"join: the streams have different keys: left has {_listed(keys[LEFT])}, right {_listed(keys[RIGHT])}",
+                todo="rename or cast the key columns of one of the streams",
             )
         columns = [
             tuple((c, type_text(kind)) for c, kind in side.columns.items() if c not in side.key)
@@ -104,7 +104,9 @@ class JoinDefinition(Definition):
                     todo="rename a column before the join: names that both sides have get left_ and right_ in front",
                 )
             if name.startswith("_"):
-                raise SchemaError(f"join: a column {name!r}: names with _ in front are reserved", todo="rename it")
+                raise SchemaError(
+                    f"join: a column is called {name!r}, and names that begin with _ are reserved", todo="rename it"
+                )
         for side in SIDES:
             for _, kind in self.columns[side]:
                 stored_type(kind)
@@ -289,7 +291,9 @@ def stored_type(text: str) -> pa.DataType:
     """Returns the Arrow type of a column; `SchemaError` for a type that no stream holds."""
     found = nested_type(type_json(text))
     if found is None:
-        raise SchemaError(f"a column of type {text}, which a stream cannot hold", todo="cast it before it is joined")
+        raise SchemaError(
+            f"a column has type {text}, which a stream cannot hold", todo="cast the column before the join"
+        )
     return found
 
 

@@ -106,7 +106,7 @@ class JoinOperator(JoinSaving):
                 payloads.append(Payloads(definition.payload_schemas[side], mine["payloads"], mine["chunks"]))
             groups = arrays["groups"]
             if not np.array_equal(arrays[_CONDITION], _condition_stamp(definition)):
-                raise OtherVersionError("who was matched was judged by another condition")
+                raise OtherVersionError("another version of the condition decided which tuples have a match")
         except KeyError as missing:
             raise ValueError(f"no array {missing}") from None
         return cls(definition, (rings[0], rings[1]), (payloads[0], payloads[1]), groups, on_error)

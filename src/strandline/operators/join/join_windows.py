@@ -131,7 +131,7 @@ def join_windows(
     if within is not None:
         if left is not None or right is not None or (per != "key" and match == "key"):
             raise OptionError(
-                "join: within= is a window by itself",
+                "join: within= cannot be combined with these options",
                 todo="pass either within= or left=, right= and per=, not both"
                 + ('; per="partition" goes with within= for match="any" only' if per != "key" else ""),
             )
@@ -147,12 +147,16 @@ def join_windows(
         )
     if how != "inner":
         raise OptionError(
-            f"join: how={how!r} needs within=: with windows of tuples nothing says when a match cannot come any more",
+            f"join: how={how!r} needs within=: with windows of tuples the join never knows that no match can come any "
+            "more",
             todo='use within=, or how="inner"',
         )
     sizes = _size(left, "left"), _size(right, "right")
     if not any(sizes):
-        raise OptionError("join: both sides keep no tuple, so that none ever meets another", todo="let one keep some")
+        raise OptionError(
+            "join: left= and right= keep no tuple, so that there would be no results",
+            todo="use a window of 1 or more tuples on one side",
+        )
     return JoinWindows(per, sizes=sizes, match=match)  # type: ignore[arg-type]
 
 
@@ -161,7 +165,7 @@ def _band(within: Duration | tuple[Duration, Duration]) -> tuple[int, int]:
         width = _signed(within)
         if width < 0:
             raise OptionError(
-                f"join: within={within!r} is negative: one duration is how far apart two times may be",
+                f"join: within={within!r} is negative: one duration is the largest difference of the two times",
                 todo='leave out the minus, or write a band: within=("-5 s", "0 s") if right is never after left',
             )
         low, high = -width, width
@@ -193,7 +197,10 @@ def _size(window: Any, name: str) -> int:
     if kind != "count" or not isinstance(size, int):
         raise OptionError(f"join: {name}={window!r} is not a window of tuples", todo=f"write {name}=count_window(1024)")
     if getattr(window, "advance", size) != size:
-        raise OptionError(f"join: {name}={window!r} slides by itself", todo=f"write {name}=count_window({size})")
+        raise OptionError(
+            f"join: {name}={window!r} has an advance, and the windows of a join have none",
+            todo=f"write {name}=count_window({size})",
+        )
     if not 0 <= size < _SIZE_MAX:
         raise OptionError(f"join: {name}={window!r} is too large", todo=f"use less than {_SIZE_MAX} tuples")
     return size

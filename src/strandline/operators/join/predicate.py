@@ -154,7 +154,9 @@ class Predicate:
         """Returns the rows of both sides as kernels take them, so many of each; InputError if it is not known here."""
         if self.function is None:
             raise InputError(
-                "where: the function is not known", where=self.text, todo="start the join from the program that has it"
+                "where: this program does not have the function of the join",
+                where=self.text,
+                todo="start the join from the program that defines the function",
             )
         codes = _codes(sides, kinds, self._constants)
         left, right = (

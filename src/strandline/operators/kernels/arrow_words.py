@@ -109,7 +109,7 @@ def bytes_of(column: Column, kind: str) -> tuple[Int64s, Bytes, Bytes]:
     data = np.frombuffer(buffers[2], np.uint8) if buffers[2] else np.empty(0, np.uint8)
     if len(starts) and np.diff(starts).max(initial=0) > LENGTH_MAX:
         raise InputError(
-            f"a value of {np.diff(starts).max()} bytes", todo=f"operators take at most {LENGTH_MAX} bytes a value"
+            f"a value has {np.diff(starts).max()} bytes", todo=f"operators take at most {LENGTH_MAX} bytes a value"
         )
     return sealed(starts), sealed(data), valid
 

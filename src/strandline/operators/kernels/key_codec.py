@@ -45,7 +45,7 @@ class KeyCodec:
         for part in parts:
             lengths += part.lengths
         if len(lengths) and lengths.max() > LENGTH_MAX:
-            raise InputError(f"a key of {lengths.max()} bytes", todo=f"keys have at most {LENGTH_MAX} bytes")
+            raise InputError(f"a key has {lengths.max()} bytes", todo=f"keys have at most {LENGTH_MAX} bytes")
         starts = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=starts[1:])
         data = np.empty(int(starts[-1]), np.uint8)

@@ -92,7 +92,7 @@ class Program:
             raise OptionError(
                 f"{one.name}: it returns {what} where it should return a number",
                 where=place_of(function),
-                todo="return sl.EMIT, sl.CLOSE, their sum, or 0, wherever it ends",
+                todo="return sl.EMIT, sl.CLOSE, their sum, or 0, at every end of the function",
             )
         return made  # type: ignore[no-any-return]
 
@@ -119,9 +119,9 @@ class Program:
         """Returns the function itself; raises InputError if only its text is known."""
         if one.function is None:
             raise InputError(
-                "the function of a keyed operator is not known here",
+                "this program does not have the function of the operator",
                 where=one.text,
-                todo="start the operator from the program that has it",
+                todo="start the operator from the program that defines the function",
             )
         return one.function
 

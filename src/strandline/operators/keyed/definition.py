@@ -83,8 +83,8 @@ class KeyedDefinition(OneTableDefinition):
             )
         if function.on_expire is not None and (given.lateness or 0) > EXPIRE_MAX:
             raise OptionError(
-                f"{function.name}: keys that expire after a lateness of {given.lateness} would do so behind the end "
-                "of 64 bits",
+                f"{function.name}: keys that expire after a lateness of {given.lateness} would do so at a time that "
+                "does not fit 64 bits",
                 todo=f"create the stream with a lateness of at most {EXPIRE_MAX} (microseconds)",
             )
         read = function.main.use.columns["row"]
@@ -272,13 +272,13 @@ def _require_names(function: KeyedFunction, given: GivenInput) -> None:
     taken = {name.lower() for name in given.key}
     if RESULT_TIME in taken:
         raise SchemaError(
-            f"{function.name}: a key column is called {RESULT_TIME!r}, as the results' time is", todo="rename it"
+            f"{function.name}: a key column is called {RESULT_TIME!r}, as is the time of the results", todo="rename it"
         )
     for name, _ in function.output:
         if name.lower() in taken or name.lower() == RESULT_TIME:
             raise SchemaError(
                 f"{function.name}: a column of output cannot be called {name!r}: results have that column already",
-                todo="choose another name; results have the key and the time without being told",
+                todo="choose another name; results have the key and the time anyway",
             )
 
 

@@ -60,7 +60,7 @@ class FailedCall:
         return InputError(
             what,
             where=f"{self._line(record, row)}; key {key}, {place}",
-            todo='mend the function, or start(…, on_error="set_aside"): the tuple goes to the side log then; '
+            todo='correct the function, or start(…, on_error="set_aside"): the tuple goes to the side log then; '
             "the stream stays as it was",
         )
 

@@ -39,7 +39,7 @@ class UserFunction:
         """Returns the function with these parameters where it is compiled; raises OptionError if it cannot be one."""
         shown = f"f({', '.join(parameters)})"
         if isinstance(function, KeyedFunction):
-            raise OptionError(f"{what}: {function!r} is one already", todo="write @sl.keyed(…) once")
+            raise OptionError(f"{what}: {function!r} is a keyed function already", todo="write @sl.keyed(…) once")
         many, todo = len(parameters), f"write def {shown}: …"
         require_parameters(function, f"{what}: {function!r}", what, many, str(many), todo)
         if function.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
@@ -51,7 +51,7 @@ class UserFunction:
         identity = identity_of(function, parameters)
         if identity.parts[0].tree is None:
             raise OptionError(
-                f"{what}: the source of {function.__name__} cannot be had",
+                f"{what}: the source of {function.__name__} cannot be read",
                 where=place_of(function),
                 todo="write the function in a file or a notebook, not at a prompt and not with exec or eval",
             )
@@ -116,7 +116,7 @@ class KeyedFunction:
 
     def __call__(self, *_: Any) -> Any:
         """Says what to do instead: the function is called by the operator."""
-        raise OptionError(f"{self.name} is an operator", todo=f"write stream.apply({self.name})")
+        raise OptionError(f"{self.name} is an operator and cannot be called", todo=f"write stream.apply({self.name})")
 
 
 def keyed(

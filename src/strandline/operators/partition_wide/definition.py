@@ -104,7 +104,7 @@ class PartitionWideDefinition(OneTableDefinition):
         reserved = next((c for c in types if c.startswith("_")), None)
         if reserved is not None:
             raise SchemaError(
-                f"{name}: a column of output is called {reserved!r}", todo="names with _ in front are ours"
+                f"{name}: a column of output is called {reserved!r}", todo="choose a name that does not begin with _"
             )
         is_number = [not kind.startswith("timestamp") for kind in (self.result_time_type, self.time[1])]
         if is_number[0] != is_number[1]:
@@ -112,7 +112,7 @@ class PartitionWideDefinition(OneTableDefinition):
                 f"{name}: the time of results is {self.result_time} {self.result_time_type}, that of the input "
                 f"{self.time[0]} {self.time[1]}",
                 where=f"output = {_text(self.output)!r}",
-                todo="both are timestamps, or both are numbers: boundaries are passed on from one to the other",
+                todo="make both timestamps, or both numbers: Strandline compares the two",
             )
 
     # ------------------------------------------------------------------ columns

@@ -112,8 +112,8 @@ class ObjectAtWork:
         if self._live is None:
             if self._of.code is None:
                 raise InputError(
-                    f"the class {self._of.name} is not known here: stream.json has no more than its name",
-                    todo="start the operator in a program that has it",
+                    f"this program does not have the class {self._of.name}, and stream.json has only its name",
+                    todo="start the operator in a program that defines the class",
                 )
             live = self._of.made()
             if self._mark is not None:

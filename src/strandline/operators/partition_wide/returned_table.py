@@ -77,10 +77,11 @@ class ReturnedTable:
         numbers = times.cast(pa.int64())
         if promised is not None and (least := pc.min(numbers).as_py()) < promised:
             raise self._wrong(
-                f"returned a result of {name} {least}, behind the boundary {promised}: it was said before that no more "
-                "results of that time come",
+                f"returned a result of {name} {least}, before the boundary {promised}: Strandline has published that "
+                "no "
+                "more results of that time come",
                 "give results a time that is not before those of the tuples still to come, for example that of the "
-                "tuple at hand; an older time can be another column",
+                "tuple; put an older time into another column",
             )
 
     def _wrong(self, what: str, todo: str, kind: type[InputError] = InputError) -> InputError:

@@ -121,7 +121,8 @@ def _rows(name: Any, value: Any, owner: str) -> Iterator[StateRow]:
         )
     if not name or name.startswith("_"):
         raise InputError(
-            f"{owner}.get_checkpoint: the name {name!r} is reserved", todo="names have letters, and no _ in front"
+            f"{owner}.get_checkpoint: the name {name!r} is reserved",
+            todo="use a name with letters that does not begin with _",
         )
     found = _bytes_of(value)
     if found is None:

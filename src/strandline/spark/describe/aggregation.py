@@ -22,7 +22,7 @@ def _missing(method: str) -> Callable[..., NoReturn]:
     def refuse(self: Windowed, *_: Any, **__: Any) -> NoReturn:
         """Raises OptionError: there is nothing to compute yet."""
         raise OptionError(
-            f"{method}() of window(…), which computes nothing by itself",
+            f"window(…) without an aggregate has no {method}()",
             todo="say what to compute over each window: .aggregate(n=sl.count_all(), …)",
         )
 
@@ -43,7 +43,10 @@ class Windowed:
                 todo='use sl.count_window(10), sl.time_window("1 hour") or sl.session_window(gap="30 min")',
             )
         if not window.size:
-            raise OptionError(f"{window!r} is for a side of a join", todo="use windows of 1 or more tuples")
+            raise OptionError(
+                f"{window!r} keeps no tuple: such a window is for a side of a join",
+                todo="use windows of 1 or more tuples",
+            )
         if window.has_times and not window.has_unit and input_._input_spec.time_is_timestamp:
             raise OptionError(
                 f"{window!r} was given as a number without a unit, and the times are timestamps",
@@ -67,7 +70,7 @@ class Windowed:
         spec = self._input._input_spec
         if self._window.has_times and spec.lateness is None:
             raise OptionError(
-                f"{self._window.kind} windows over a stream in which nothing is ever late would never close",
+                f"{self._window.kind} windows need a stream with lateness=: without it they would never close",
                 where=self._input._input_place.url,
                 todo='create the stream with lateness=, for example lateness="10 s"',
             )

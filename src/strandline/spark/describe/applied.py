@@ -40,8 +40,9 @@ def applied(input_: Upstream, function: Any) -> Keyed:
     if len(inputs.members) > 1:
         if INPUT_NAME in given.columns and isinstance(function, KeyedFunction) and function.names(INPUT_NAME):
             raise SchemaError(
-                f"{function.name}: a column of the stream is called {INPUT_NAME!r}, as the number of its input is",
-                todo=f"give it another name before: select(…, other=pc.field({INPUT_NAME!r}))",
+                f"{function.name}: a column of the stream is called {INPUT_NAME!r}, the name for the number of the "
+                "input",
+                todo=f"give the column another name before the function: select(…, other=pc.field({INPUT_NAME!r}))",
             )
         given = replace(given, columns={**given.columns, INPUT_NAME: INPUT_TYPE})
     made = KeyedDefinition.of(function, given, inputs.more_times, inputs.before)
@@ -61,7 +62,7 @@ class PartitionWide(OperatorDescription[PartitionWideDefinition]):
         chosen = policy or DEFAULT
         if chosen.starts_from == "footprints":
             raise OptionError(
-                f"{chosen!r} saves window by window; the state of {definition.of.name} is one object, saved whole",
+                f"{chosen!r} saves single windows, and the state of {definition.of.name} is one object",
                 todo='use sl.instant(every="10 s"), sl.partial(every="10 s") or sl.none()',
             )
         super().__init__(inputs, definition, chosen, promise)
@@ -89,8 +90,8 @@ class _Inputs:
         """
         if len(input_._input_members) > 1 and input_._input_shape:
             raise OptionError(
-                f"where(…) or select(…) between a union and {what}",
-                todo=f"put it before: sl.union(a.where(…), b.where(…)).apply({call})",
+                f"where(…) or select(…) cannot stand between a union and {what}",
+                todo=f"put it before the union: sl.union(a.where(…), b.where(…)).apply({call})",
             )
         self.members = with_nulls(input_._input_members, optional, reads)
         spec = self.members[0]._input_spec if len(self.members) > 1 else input_._input_spec

@@ -207,7 +207,7 @@ def _require_replay(policy: Policy) -> None:
     """Raises `OptionError` for a policy under which a failure loses tuples: nothing would correct what is tentative."""
     if not policy.replays:
         raise OptionError(
-            f"availability and {policy!r}: a failure would lose tuples, and with them the right results",
+            f"availability(…) with {policy!r}: a failure would lose tuples, and the results could not be corrected",
             todo="use sl.cec(…) or sl.instant(…) for an operator with a bound",
         )
 

@@ -80,7 +80,7 @@ def rekey_operator(
 
 def _of_replicas(where: str) -> OptionError:
     return OptionError(
-        "rekey() of replicas: none of them is the stream of which another could be made",
+        "rekey() needs one stream, and replicas are several",
         where=where,
         todo="make a stream of them: sl.source(replicas.read_stream(spark), path, key=…, time=…, lateness=…)",
     )
@@ -113,9 +113,9 @@ def rekeyed(
     writing = {name: value for name, value in options.items() if name not in _READING}
     if "lateness" not in writing and (why := _why_later(spec, options)):
         raise OptionError(
-            f"rekey has to say how far behind a tuple may come: {why}",
+            f"rekey needs lateness=: {why}",
             where=str(path),
-            todo='pass lateness=, for example lateness="1 min"; what is later goes to the side log of the new stream',
+            todo='pass lateness=, for example lateness="1 min"; later tuples go to the side log of the new stream',
         )
     lateness = None if spec.lateness is None else dt.timedelta(microseconds=spec.lateness)
     own = {"time": spec.time, "partitions": spec.partitions, "lateness": lateness, "max_ahead": None}

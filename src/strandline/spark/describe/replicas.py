@@ -126,9 +126,15 @@ class Replicas(ReplicatedInput, OperatorInput):
         """
         for name, bound in (("since", since), ("until", until)):
             if isinstance(bound, Mapping):
-                raise OptionError(f"{name}= takes times only of replicas", todo="their offsets are not the same")
+                raise OptionError(
+                    f"{name}= of replicas takes times, and no offsets",
+                    todo="give a time: the offsets of replicas differ",
+                )
         if positions:
-            raise OptionError("positions=True of replicas", todo="their offsets are not the same; read one of them")
+            raise OptionError(
+                "positions=True does not work for replicas",
+                todo="read one of the streams: the offsets of replicas differ",
+            )
         chosen = choose(self._set.look(), (0,) * self.partitions)
         if chosen is None:
             raise self._set.none_readable()

@@ -31,7 +31,10 @@ class Join(OperatorDescription[JoinDefinition]):
         meant: what is kept stays, pairs from then on are judged by the new one.
         """
         if self.definition.where is not None:
-            raise OptionError("a join with two conditions", todo="write one: where(lambda left, right: … and …)")
+            raise OptionError(
+                "a join has one condition, and where(…) was called twice",
+                todo="write where(…) once: where(lambda left, right: … and …)",
+            )
         definition = replace(self.definition, where=Predicate.of(condition, version))
         definition.require_sound()
         return Join(self.inputs, definition, self.policy, self.promise)
@@ -65,7 +68,8 @@ def barrier(*nameless: Any, at_most: int | None = None, **inputs: Any) -> Barrie
     if nameless:
         raise OptionError(
             f"{plural(len(nameless), 'input')} of the barrier {'has' if len(nameless) == 1 else 'have'} no name",
-            todo="name them, results are called by it: sl.barrier(temperature=a, pressure=b)",
+            todo="name the inputs, the columns of the results begin with these names: sl.barrier(temperature=a, "
+            "pressure=b)",
         )
     if at_most is not None and (isinstance(at_most, bool) or not isinstance(at_most, int)):
         raise OptionError(f"barrier: at_most={at_most!r} is not a number of tuples", todo="use 1 or more, or None")
@@ -97,13 +101,13 @@ def require_several(inputs: Mapping[str, Any], what: str) -> tuple[Upstream, ...
         is_list = any(isinstance(input_, list | tuple) for input_ in inputs.values())
         raise OptionError(
             f"{what} has {len(inputs) or 'no'} input{', a list' if is_list else ''}",
-            todo="give it two or more streams, one by one" if is_list else "give it two or more streams",
+            todo="pass two or more streams, one by one" if is_list else "pass two or more streams",
         )
     for name, input_ in inputs.items():
         if not isinstance(input_, Upstream) or len(input_._input_members) > 1:
             raise OptionError(
                 f"{name} of {what} is {input_!r}, not a stream",
-                todo="give it sl.stream(…) or sl.source(…), or one of them with where(…) and select(…); an operator or "
+                todo="pass sl.stream(…) or sl.source(…), or one of them with where(…) and select(…); an operator or "
                 "a union needs an output: .into(path)",
             )
     urls: dict[str, str] = {}

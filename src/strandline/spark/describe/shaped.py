@@ -124,13 +124,14 @@ class Shaped(StatelessWork, OperatorInput):
     def _stream(self, method: str) -> Any:
         if len(self._input._input_members) > 1:
             raise OptionError(
-                f"{method}() of a union", todo="read its streams one by one, or the results of an operator over it"
+                f"{method}() does not work for a union",
+                todo="read the streams of the union one by one, or the results of an operator over the union",
             )
         if not hasattr(self._input, "read"):
             raise OptionError(
-                f"{method}() before the DataFrame is in its stream",
+                f"{method}() of a source whose DataFrame is not persisted yet",
                 where=self._input_place.url,
-                todo=f"start it, then sl.stream(…).where(…).{method}(spark)",
+                todo=f"start the source, then sl.stream(…).where(…).{method}(spark)",
             )
         return self._input
 
@@ -140,7 +141,8 @@ class Shaped(StatelessWork, OperatorInput):
         shape, stored, given = self._input_shape, self._input._input_spec.arrow, self.schema
         if set(df.columns) != set(stored.names):
             raise OptionError(
-                "positions and late tuples are those of the stream itself", todo="read(positions=True) without where(…)"
+                "read(…) after where(…) or select(…) has no positions and no late tuples",
+                todo="read the stream itself, without where(…) and select(…)",
             )
 
         def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -72,7 +72,8 @@ class Stage(OperatorInput):
         policy = self.operator.policy
         if not policy.replays:
             raise OptionError(
-                f"replicated and {policy!r}: a failure would lose tuples, and then the copies have other results",
+                f"replicated() with {policy!r}: a failure would lose tuples, and the results of the copies would "
+                "differ",
                 where=self._input_place.url,
                 todo="use sl.cec(…) or sl.instant(…) for an operator with replicas",
             )

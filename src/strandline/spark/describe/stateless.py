@@ -34,10 +34,9 @@ class Stateless(OperatorDescription[StatelessDefinition]):
     def checkpoint(self, policy: Policy) -> NoReturn:
         """Raises: there is no state to save."""
         raise OptionError(
-            f"checkpoint({policy!r}) of a stateless operator, which has no state to save",
+            f"checkpoint({policy!r}): this operator has no state to save",
             where=", ".join(input_._input_place.url for input_ in self.inputs),
-            todo="leave it out: its results are its output stream, and its place in the input is all that a recovery "
-            "needs",
+            todo="leave checkpoint(…) out: a recovery only needs the place of the operator in its input",
         )
 
 
@@ -102,5 +101,6 @@ def _require_no_more(shape: Shape, first: Upstream, other: Upstream, names: Sequ
         raise SchemaError(
             f"another input of the union has columns that the first has not: {', '.join(more)}",
             where=f"{first._input_place.url}, {other._input_place.url}",
-            todo="select the same columns of all: sl.union(a.select(…), b.select(…)), or sl.union(a, b).select(…)",
+            todo="select the same columns of all inputs: sl.union(a.select(…), b.select(…)), or sl.union(a, "
+            "b).select(…)",
         )

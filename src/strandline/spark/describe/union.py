@@ -47,7 +47,10 @@ class Union(StatelessWork, OperatorInput):
 
     def read(self, *_: Any, **__: Any) -> NoReturn:
         """Raises: a union is written nowhere until it is started."""
-        raise OptionError("read() of a union", todo="start it: union.start(spark, path), then read sl.stream(path)")
+        raise OptionError(
+            "a union cannot be read before it is started",
+            todo="call union.start(spark, path), then read sl.stream(path)",
+        )
 
     read_stream = to_arrow = read
 

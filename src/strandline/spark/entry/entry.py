@@ -191,14 +191,14 @@ class Entry(EntryPoint, OperatorInput):
         trigger, name, final = options.trigger, options.name, options.final
         if final and trigger != AVAILABLE_NOW:
             raise OptionError(
-                f"final=True with trigger={trigger!r}: such a query never knows that all is there",
+                f"final=True does not go with trigger={trigger!r}: such a query never knows that its source has ended",
                 where=self._input_place.url,
-                todo='use trigger="available-now", or call query.finish() when you know it',
+                todo='use trigger="available-now", or call query.finish() when the source has ended',
             )
         if spark is not None and spark.sparkContext is not self._df.sparkSession.sparkContext:
             raise OptionError(
-                "the DataFrame belongs to another Spark than the one given to start()",
-                todo="pass the session that made the DataFrame, or none",
+                "the DataFrame belongs to another Spark session than the one given to start()",
+                todo="pass the session that made the DataFrame, or leave it out",
             )
         folder = options.spark_checkpoint_dir
         checkpoint_place = Place(folder) if folder else self._input_place.below(FOLDER)
@@ -303,7 +303,7 @@ def persist(
     require_classic(df)
     if not df.isStreaming:
         raise InputError(
-            "sl.source and sl.persist take a streaming DataFrame, this one is not",
+            "sl.source and sl.persist take a streaming DataFrame, and this DataFrame is not streaming",
             todo="read the source with spark.readStream",
         )
     if durability not in ("fsync", "os"):
@@ -352,7 +352,7 @@ def _max_ahead(value: Duration | None, spec: StreamSpec) -> int | None:
         return None
     if not spec.time_is_timestamp:
         raise OptionError(
-            f"max_ahead={value!r} has no meaning here: the time {spec.time!r} holds numbers, not times of a clock",
+            f"max_ahead={value!r} needs a time column of type timestamp, and {spec.time!r} holds numbers",
             todo="leave max_ahead out, or use a timestamp column as time",
         )
     return duration_us(value, "max_ahead")

@@ -255,7 +255,8 @@ class EntryRun:
             f"spark_checkpoint_dir={own.spark_checkpoint_dir!r}, final={own.final}: "
             "operators of one source share its query",
             where=self.place.url,
-            todo="give those that join it the same, or leave it out; or stop the others first",
+            todo="pass the same values to all operators of the source, or leave them out; or stop the other operators "
+            "first",
         )
 
     def require_no_other(self, place: Place) -> None:

@@ -54,13 +54,13 @@ def require_heartbeat(spec: StreamSpec, every_us: int, where: str) -> None:
         raise OptionError("heartbeat is shorter than a millisecond", where=where, todo='use for example "500 ms"')
     if spec.lateness is None:
         raise OptionError(
-            "heartbeat= needs lateness=: without it no boundary is ever known",
+            "heartbeat= needs lateness=: without it the stream has no boundary",
             where=where,
             todo='say how late a tuple may come, for example lateness="10 s"',
         )
     if spec.time_kind != "timestamp":
         raise OptionError(
-            f"heartbeat= needs a time column of type timestamp; of {spec.time} the clock says nothing",
+            f"heartbeat= needs a time column of type timestamp, and {spec.time} is of type {spec.time_kind}",
             where=where,
             todo="cast the time column to timestamp, or leave heartbeat= out",
         )

@@ -203,9 +203,9 @@ def _seal(written: _Written, place: Place, spec: StreamSpec) -> Block:
                 adopted.result()
     except (FileNotFoundError, pa.ArrowInvalid) as problem:
         raise StorageError(
-            f"a file that Spark has written cannot be read here: {problem}",
+            f"this process cannot read a file that Spark has written: {problem}",
             where=written.path,
             todo="on a cluster the stream's path must be shared by all machines (NFS or an object store); "
-            "if an earlier attempt says that its disk failed, mend that",
+            "if an earlier attempt says that its disk failed, repair the disk",
         ) from problem
     return block

@@ -105,8 +105,8 @@ class SparkCheckpoint:
         owner = self._text(_OWNER)
         if owner not in (None, log.spec.id) and log.state.writer is None:
             raise SparkCheckpointError(
-                f"this Spark checkpoint is that of another stream ({owner}): what Spark notes of one would be taken "
-                "for the other's",
+                f"this Spark checkpoint belongs to another stream ({owner}): Spark would go on where that stream "
+                "stands",
                 where=self._storage.url,
                 todo="give every stream a spark_checkpoint_dir of its own, or none; if that stream is gone, delete the "
                 "folder",

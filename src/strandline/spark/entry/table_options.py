@@ -28,7 +28,7 @@ def options_of_table(options: Mapping[str, str]) -> dict[str, str] | None:
     given = {name.removeprefix(_OPTION): text for name, text in options.items() if name.startswith(_OPTION)}
     if any("storageoptions" in name.replace("_", "").lower() for name in given):
         raise OptionError(
-            "storage_options would be kept in Spark's catalog, for everybody to read",
+            "storage_options would be kept in Spark's catalog, where every user can read them",
             todo="leave them out: a table takes its credentials from the environment",
         )
     if "path" in options:

@@ -148,7 +148,8 @@ class OperatorInputs:
             raise StreamMismatchError(
                 "another stream has taken the place of the operator's input",
                 where=found.storage.url,
-                todo="put the input back where it was; for another one, start the operator with a new output stream",
+                todo="move the input back to its path; to read another input, start the operator with a new output "
+                "stream",
             )
         log.reload()
         if self._output is not None:

@@ -175,7 +175,9 @@ class OperatorWork:
         for number in self.element.replicas:
             if inputs[number].spec.id != spec_of(self.input_specs[number]).id:
                 raise NotAStreamError(
-                    "another stream has begun here", stream=self.inputs[number].url, todo="wait until it has caught up"
+                    "another stream is at this path now",
+                    stream=self.inputs[number].url,
+                    todo="wait until it has caught up",
                 )
 
 

@@ -217,7 +217,7 @@ class ProcessingElement:
                 "final= is for an entry point: an operator over a stream finishes its results when its input is "
                 "finished",
                 where=self.place.url,
-                todo="leave it out here, and finish the input where that is written",
+                todo="leave final= out, and finish the input in the program that writes it",
             )
         require_ready(spark, [self.place.url], query.name)
         self._require_another_place()

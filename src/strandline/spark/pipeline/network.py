@@ -73,7 +73,7 @@ class Network:
             raise OptionError(
                 f"this is copy {copy.number} of {copy.of} of the program, and no element of the pipeline has replicas",
                 where=", ".join(map(redacted_url, self.elements)),
-                todo="mark those that every copy runs: .into(path).replicated()",
+                todo="mark the elements that every copy runs: .into(path).replicated()",
             )
         return replace(self, elements=own)
 
@@ -86,9 +86,9 @@ class Network:
         for url in self.awaited:
             if not self.places[url].open().state.finished:
                 raise OptionError(
-                    "the pipeline cannot be finished: it reads a stream that others write and have not finished",
+                    "the pipeline cannot be finished: it reads a stream of another program, which has not finished it",
                     where=redacted_url(url),
-                    todo="finish that stream where it is written, or stop the pipeline: run.stop()",
+                    todo="finish that stream in the program that writes it, or stop the pipeline: run.stop()",
                 )
 
     def written_for(self, url: str) -> str:
@@ -135,12 +135,13 @@ def _required(element: Any) -> Element:
         return element
     if isinstance(element, OperatorDescription):
         raise OptionError(
-            f"{element!r} has no output, so it cannot be part of a pipeline", todo='give it one: .into("streams/…")'
+            f"{element!r} has no output, and an element of a pipeline needs one",
+            todo='give it an output: .into("streams/…")',
         )
     todo = "pass what sl.source(…), sl.persist(…) or .into(path) return"
     if isinstance(element, list | tuple | set):
         raise OptionError(
-            f"a pipeline is made of elements, and this is a {type(element).__name__} of {len(element)}",
+            f"sl.pipeline takes elements one by one, and this is a {type(element).__name__} of {len(element)}",
             todo=f"{todo}, one by one: sl.pipeline(a, b)",
         )
     raise OptionError(
@@ -187,7 +188,7 @@ def _ordered(elements: Mapping[str, Element], reads: Mapping[str, Sequence[str]]
             raise OptionError(
                 "the elements read each other's results in a circle",
                 where=" -> ".join(map(redacted_url, _circle(left, reads))),
-                todo="take one of these inputs out: no result could ever come first",
+                todo="remove one of these inputs: each element would wait for the other",
             )
         order += ready
         left = [url for url in left if url not in ready]

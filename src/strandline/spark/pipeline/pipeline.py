@@ -80,9 +80,9 @@ class Pipeline:
         for url, stage in self._network.stages.items():
             if stage.operator.promise is not None:
                 raise OptionError(
-                    "availability: this operator has a bound of its own, and the pipeline would give it another",
+                    "availability: the pipeline has a bound, and so has this operator",
                     where=redacted_url(url),
-                    todo="leave out its .availability(…), or that of the pipeline",
+                    todo="leave out .availability(…) of the operator or of the pipeline",
                 )
             share_us = whole.bound_us // self._network.longest_path(url)
             options: dict[str, Any] = {"failing": failing, "stabilizing": stabilizing, "reconcile": reconcile}
@@ -110,8 +110,9 @@ class Pipeline:
         plain = plain_trigger(trigger)
         if final and plain != AVAILABLE_NOW:
             raise OptionError(
-                f"final=True with trigger={plain!r}: such a pipeline never knows that all is there",
-                todo='use trigger="available-now", or call run.finish() when you know it',
+                f"final=True does not go with trigger={plain!r}: such a pipeline never knows that its sources have "
+                "ended",
+                todo='use trigger="available-now", or call run.finish() when the sources have ended',
             )
         options = QueryOptions(plain, final=final, restart=Restart.of(restart))
         network = self._network.of_copy(this_copy())
@@ -213,5 +214,7 @@ def pipeline(*elements: Any) -> Pipeline:
     circle.
     """
     if not elements:
-        raise OptionError("a pipeline of no elements", todo="pass what .into(path) or sl.source(…) returns")
+        raise OptionError(
+            "sl.pipeline(…) was called without elements", todo="pass what .into(path) or sl.source(…) returns"
+        )
     return Pipeline(Network.of(elements))

@@ -165,13 +165,13 @@ class PipelineRun:
         url = self._network.written_for(Place(str(path)).url)
         if url not in self._network.elements:
             raise OptionError(
-                "no element of this pipeline writes there",
+                "no element of this pipeline writes a stream at this path",
                 where=redacted_url(url),
                 todo=f"ask for one of {_listed(self._network.elements)}",
             )
         if url not in self._queries:
             raise OptionError(
-                "this element has not begun yet: those before it are at work",
+                "this element has not begun yet: the elements before it are still at work",
                 where=redacted_url(url),
                 todo='ask later; with trigger="available-now" elements run one after the other',
             )
@@ -259,7 +259,7 @@ class PipelineRun:
                     return
             what, todo = "is not at work", "start the pipeline again, then finish it; nothing is finished yet"
         raise OptionError(
-            f"the pipeline cannot be finished: this element {what}, and would not take in the end of the sources",
+            f"the pipeline cannot be finished: this element {what}, and would not read the end of its inputs",
             where=redacted_url(url),
             todo=todo,
         )

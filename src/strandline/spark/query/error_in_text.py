@@ -43,7 +43,7 @@ def failure_in(text: str, where: str) -> StrandlineError | None:
         )
     if _NOT_CONNECTED in text:
         return SparkSilentError(
-            "Spark waited 10 s in vain for a Python process that reads a stream to start; nothing is lost",
+            "the Python process that reads a stream for Spark has not started within 10 s; nothing is lost",
             where=where,
             todo="start the query again when the machine is less busy; if it fails again, the log has the cause",
         )

@@ -85,10 +85,10 @@ class FollowingRun(OperatorRun, ElementRun):
         """
         if len(self._sources) < len(set(self._inputs())):
             raise OptionError(
-                "an operator over a stream cannot be finished by itself",
+                "finish() does not work for an operator over a stream: it finishes when its input is finished",
                 where=self.place.url,
-                todo="finish its input, where that is written: the operator closes its windows and finishes its "
-                "results",
+                todo="finish the input in the program that writes it: the operator then closes its windows and "
+                "finishes its results",
             )
         self._finishes = True
         self.stop(None)
@@ -234,8 +234,8 @@ class Silence:
             raise SparkSilentError(
                 f"Spark has not answered for {now_s - self._since_s:.0f} s ({type(problem).__name__}: {problem})",
                 where=self._where,
-                todo="see whether Spark's driver still runs and has files and memory left, then start the query "
-                "again: it goes on where it stands",
+                todo="check that Spark's driver still runs and has file handles and memory left, then start the query "
+                "again: it goes on where it was",
             ) from problem
         self._since_s = None
         return answer

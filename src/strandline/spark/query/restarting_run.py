@@ -169,9 +169,9 @@ class RestartingRun(ElementRun):
         """Ends the element after the batch under way, then finishes its stream; raises if it is down."""
         if self._down:
             raise OptionError(
-                "the element has failed and waits for its next try, so its stream cannot be finished",
+                "the element has failed and waits for its next try: its stream cannot be finished now",
                 where=redacted_url(self.place.url),
-                todo="finish it when progress has no `failed` any more",
+                todo="call finish() again when query.progress has no `failed` any more",
             )
         with self._change:
             self._stops = True

@@ -69,5 +69,5 @@ def _looked_at(log: Log, file: str, first: int) -> StrandlineError | None:
         "a block was compacted and collected, or truncated, after this DataFrame was made",
         where=f"{log.storage.url}/{file}, partition {partition}, from offset {first}",
         stream=log.storage.url,
-        todo="call read() again; a DataFrame has to be used within the grace time of collect",
+        todo="call read() again, and use the DataFrame within the grace time of `strandline collect`",
     )

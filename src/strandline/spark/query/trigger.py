@@ -55,7 +55,7 @@ def interval_s(trigger: str | None) -> float:
 
 def _unknown(trigger: object) -> OptionError:
     return OptionError(
-        f"trigger={trigger!r} is not understood",
+        f"trigger={trigger!r} is not a trigger",
         todo='use an interval such as "200 ms" or a timedelta, or "available-now"; PySpark\'s dict(availableNow=True) '
         'and dict(processingTime="1 second") do as well',
     )

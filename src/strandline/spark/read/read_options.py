@@ -170,14 +170,19 @@ class ReadOptions:
 def _require_side_log(values: Mapping[str, str], *, tentative: bool) -> None:
     """Raises if the other options ask for what a side log does not have."""
     if tentative:
-        raise OptionError("late=True and tentative=True", todo="read one of them: what is late is never tentative")
+        raise OptionError(
+            "late=True does not go with tentative=True", todo="leave one of them out: late tuples are never tentative"
+        )
     if "consumer" in values:
         raise OptionError(
-            "there is no consumer of the side log: consumers keep tuples of partitions",
-            todo="leave out consumer=; a truncation by time drops what the query has not read, and the query says so",
+            "consumer= does not go with late=True: consumers keep tuples of partitions, and not of the side log",
+            todo="leave out consumer=; if a truncation drops late tuples before the query reads them, the query says "
+            "so",
         )
     if "replicas" in values:
-        raise OptionError("late=True of replicas", todo="read the side log of one of them: sl.stream(path)")
+        raise OptionError(
+            "late=True does not work for replicas", todo="read the side log of one of them: sl.stream(path)"
+        )
 
 
 def _storage_options(values: dict[str, str]) -> dict[str, Any]:
@@ -196,7 +201,9 @@ def _replicas(values: Mapping[str, str]) -> list[str]:
     if "replicas" not in values:
         return []
     if "path" in values:
-        raise OptionError("a path and replicas, both", todo="give replicas=, a JSON list of paths, or a path")
+        raise OptionError(
+            "path= and replicas= cannot be used together", todo="give replicas=, a JSON list of paths, or a path"
+        )
     try:
         paths = json.loads(values["replicas"])
     except ValueError:
@@ -211,7 +218,8 @@ def _moment(text: str) -> Moment:
         return Moment.from_text(text)
     except (ValueError, TypeError, KeyError):
         raise OptionError(
-            "moment is not what Stream.read has written", todo="leave it out: what is published now is read"
+            "the option moment is for Stream.read, and this value is not from there",
+            todo="leave moment out: then all that is published now is read",
         ) from None
 
 

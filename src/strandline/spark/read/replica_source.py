@@ -121,7 +121,7 @@ class ReplicaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _place(self, position: dict[str, Any]) -> ReplicaPlace:
         if position.get("group") != self._results.group:
             raise StreamMismatchError(
-                "this query has read other streams until now: their operator or its inputs are not the same",
+                "this query has read other streams before: their operator or its inputs differ",
                 where=self._options.where,
                 todo="start the query with a new Spark checkpoint",
             )

@@ -115,7 +115,10 @@ class Stream(ArrowReading, OperatorInput):
         require_classic(spark)
         translation.install()
         if late and tentative:
-            raise OptionError("late=True and tentative=True", todo="read one of them: what is late is never tentative")
+            raise OptionError(
+                "late=True does not go with tentative=True",
+                todo="leave one of them out: late tuples are never tentative",
+            )
         log = self._fresh()
         bounds = Bounds.of(log, since, until, session_zone(spark), late=late)
         if log.storage.local_path("x") is None:

@@ -17,7 +17,7 @@ def require_classic(spark: Any) -> None:
     """Raises for a session or a DataFrame of Spark Connect, whose driver is in another process."""
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise OptionError(
-            "this is a session of Spark Connect: Strandline works in the driver's process, which is elsewhere then",
+            "this is a session of Spark Connect, and Strandline has to run in the process of Spark's driver",
             where=f"{type(spark).__module__}.{type(spark).__name__}",
             todo="use a classic session: unset SPARK_REMOTE and SPARK_API_MODE, and build it with .master(…), not "
             ".remote(…); streams can also be read without Spark, with sl.stream(path).tables(partition)",
@@ -66,8 +66,8 @@ def require_spark_can_write(spark: SparkSession, place: Place) -> None:
         raise OptionError(
             f"Spark cannot keep its own checkpoint at {scheme}://: this Spark has no file system for it",
             where=place.url,
-            todo="pass spark_checkpoint_dir= with a local or shared folder; it can be rebuilt from the manifests "
-            "if it is lost, for sources such as Kafka, rate and Strandline",
+            todo="pass spark_checkpoint_dir= with a local or shared folder; if it is lost, Strandline rebuilds it "
+            "for sources such as Kafka, rate and Strandline",
         ) from None
 
 

@@ -122,7 +122,8 @@ def _started(app_name: str, settings: Mapping[str, str]) -> SparkSession:
                 raise StrandlineError(
                     f"Spark does not start: {spark_log.last_line(log) or problem}",
                     where=str(log),
-                    todo="Spark 4.3 needs Java 17 or newer, in JAVA_HOME or on the PATH; that file has what it said",
+                    todo="Spark 4.3 needs Java 17 or newer, in JAVA_HOME or on the PATH; the file has all that Spark "
+                    "printed",
                 ) from None
     builder = SparkSession.builder.appName(app_name)
     for name, value in settings.items():

@@ -111,9 +111,10 @@ def _asked_by_a_task(context: SparkContext) -> dict[str, Any] | None:
 
 def _unfit(context: SparkContext, why: str) -> OptionError:
     return OptionError(
-        f"the Python of Spark's workers cannot do Strandline's tasks: it {why}",
+        f"the Python of Spark's workers cannot run Strandline: it {why}",
         where=f"{context.pythonExec}, workers of {context.master}",
-        todo=f"before the session is made, set PYSPARK_PYTHON to a Python that has what this one has: {sys.executable}",
+        todo="before you make the session, set PYSPARK_PYTHON to a Python with the same packages as this one: "
+        f"{sys.executable}",
     )
 
 
