@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,15 @@ import pyarrow.compute as pc
 import pytest
 
 import strandline as sl
+from strandline.inputs.input_of import input_of
 from strandline.log.operator_state.upstream import Origin, origins_of, upstream_of
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.log.stream.partition_view import partition_views
 from strandline.recovery.checkpoint_audit import audit
 from strandline.recovery.stream_definition import definition_of
+from strandline.spark.describe.rekey import Rekeyed
+from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.spark.operator.partition_input import PartitionInput
 from strandline.testing.spark_placement import partition_of
 from tests.support.items import append_items, item_spec
@@ -167,3 +171,21 @@ def test_each_partition_of_the_input_is_an_input() -> None:
     assert operator.inputs == (north,)
     assert [stream.number for stream in streams if isinstance(stream, PartitionInput)] == [0, 1]
     assert {stream._input_spec.partitions for stream in streams} == {3}
+
+
+def test_a_task_knows_a_few_blocks_of_one_partition_and_all_of_them_are_missing_at_once(tmp_path: Path) -> None:
+    log = Log.create(LocalStorage(tmp_path / "items"), item_spec(2))
+    append_items(log, {0: [(0, 1, 1)], 1: [(1, 2, 2), (1, 3, 3)]})
+    items = sl.stream(str(tmp_path / "items"))
+    operator = items.rekey("v", partitions=3)
+    assert isinstance(operator, Rekeyed)
+    streams = operator._streams_of(operator.inputs)
+    views = [stream._opened_input() for stream in streams]
+    places = [pickle.loads(pickle.dumps(stream._input_place.within(5.0))) for stream in streams]
+    assert [place.open().state.ends[:3] for place in places] == [(1,) * 3, (2,) * 3]
+    shares = [place.unread(view.spec, list(view.blocks(2))) for place, view in zip(places, views, strict=True)]
+    assert [share.state.ends[:3] for share in shares] == [(1,) * 3, (2,) * 3]
+    assert [[table.column("v").to_pylist() for table in share.read(2, 0)] for share in shares] == [[[1]], [[2, 3]]]
+    inputs = OperatorInputs(places, input_of(operator.definition, views), bears_failures=True)
+    assert inputs.bear(sl.StorageError("no answer", stream=places[0].url)) is False
+    assert inputs.unreadable() == {0, 1}
