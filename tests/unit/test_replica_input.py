@@ -8,12 +8,13 @@ import pytest
 
 from strandline.clock import ManualClock
 from strandline.errors import OptionError, StorageError, StreamError
-from strandline.inputs.input_marks import Seen, fresh_marks, in_logs, moved, needs_of_replica, oldest_in
+from strandline.inputs.input_marks import fresh_marks, in_logs, moved, needs_of_replica, oldest_in
 from strandline.inputs.left_alone import RETRY_US
 from strandline.inputs.replicas.replica_input import ReplicaInput
 from strandline.inputs.replicas.replica_set import ReplicaSet
 from strandline.log.operator_state.input_mark import InputMark, Marks, Position, ReplicaMark
 from strandline.log.reading.result_ordinals import results_between
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.upkeep import consumer_registry
@@ -65,7 +66,7 @@ def test_a_mark_is_the_same_place_in_every_replica(both: Both) -> None:
 
 
 def test_marks_count_results_on_whatever_compaction_has_joined(both: Both) -> None:
-    one, seen = both.one.log, [Seen(0, "sum")]
+    one, seen = both.one.log, [AppendCommit(0, "one", 0, checksum="sum")]
     half = moved(at(0, None), [one], 0, Position(2, 25), Position(1, 15), seen)
     assert half.inputs == (InputMark(2, 1, 0, "sum", ReplicaMark("one", 2, 1)),)
     compact(one, blocks_min=2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from strandline.inputs.put_back import require_not_put_back
@@ -19,20 +19,9 @@ _PLACES: WeakKeyDictionary[Log, dict[tuple[int, str], tuple[int, int]]] = WeakKe
 """By replica, for each partition and end of a mark: a number of results, and its offset, which is that for ever."""
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """The last append of an input that was known when a batch was chosen."""
-
-    commit: int
-    checksum: str
-
-
-def last_seen(log: Log) -> Seen:
-    """Returns the last append of the input as of its last refresh."""
-    for m in log.before(log.state.seq + 1):
-        if isinstance(m, AppendCommit):
-            return Seen(m.seq, m.checksum)
-    return Seen(-1, "")  # dropped, or there is none
+def last_seen(log: Log) -> AppendCommit | None:
+    """Returns the last append of the input as of its last refresh; None if it was dropped, or there is none."""
+    return next((m for m in log.before(log.state.seq + 1) if isinstance(m, AppendCommit)), None)
 
 
 def fresh_marks(
@@ -105,13 +94,18 @@ def _pairs(marks: Marks, inputs: Sequence[Log]) -> list[tuple[InputMark, Log]]:
 
 
 def moved(
-    before: Marks, inputs: Sequence[Log], partition: int, stands: Position, oldest: Position, seen: Sequence[Seen]
+    before: Marks,
+    inputs: Sequence[Log],
+    partition: int,
+    stands: Position,
+    oldest: Position,
+    seen: Sequence[AppendCommit | None],
 ) -> Marks:
     """Returns the marks after a step, with what each input has to keep from now on; `before` is in these logs, see
     `in_logs`."""
     found = []
     for log, mark, last in zip(inputs, before.inputs, seen, strict=True):
-        known = (last.commit, last.checksum) if last.commit >= 0 else (mark.seen, mark.seen_checksum)
+        known = (last.seq, last.checksum) if last is not None else (mark.seen, mark.seen_checksum)
         first = mark.first if stands == before.stands else first_needed(log, partition, stands.bound, mark.first)
         needs = mark.oldest if oldest == before.oldest else first_needed(log, partition, oldest.bound, mark.oldest)
         now = InputMark(first, min(first, needs), *known)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +24,7 @@ from strandline.log.index.leaf import Ints
 from strandline.log.operator_state.beginning import Beginning, firsts_of
 from strandline.log.operator_state.input_mark import InputMark, Marks, Position
 from strandline.log.operator_state.standing import Mode, Standing
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.appends import appends_after, before_append_at
 from strandline.log.stream.block import Block
 from strandline.log.stream.kinds import only_results
@@ -56,34 +56,28 @@ class OneStream:
     # ------------------------------------------------------------------ in the driver
 
     def next(self, output: LogState, tuples_max: int) -> WholeCommits | None:
-        before, done = self._taken(output), self._done(output.standings)
-        taken: Taken | None = None
-        is_more = False
-        for m in appends_after(self.log, done):
-            found = Taken(m.seq, m.checksum, m.ends[: self._partitions], m.boundaries, m.finished, m.time_max)
-            is_enough = taken is not None and all(e >= b for e, b in zip(taken.ends, before, strict=True))
-            if is_enough and sum(found.ends) - sum(before) > tuples_max:
-                is_more = True
+        stands, last, takes_all = self._taken(output), None, True
+        for m in appends_after(self.log, self._done(output.standings)):
+            is_enough = last is not None and all(e >= stand for e, stand in zip(last.ends, stands, strict=False))
+            if is_enough and sum(m.ends[: self._partitions]) - sum(stands) > tuples_max:
+                takes_all = False
                 break  # at least as far as any partition has come already, part of a commit as it may be
-            taken = found
-        if taken is None:
-            return None
-        return WholeCommits(taken, self._slices(taken, output, tuples_max), takes_all=not is_more)
+            last = m
+        return None if last is None else WholeCommits(last, self._slices(last, output, tuples_max), takes_all)
 
-    def _slices(self, taken: Taken, output: LogState, tuples_max: int) -> tuple[InputSlice, ...]:
-        firsts, starts = self._firsts, self.log.state.starts
-        stands = self._taken(output)
-        waiting = [max(0, end - stand) for end, stand in zip(taken.ends, stands, strict=True)]
+    def _slices(self, last: AppendCommit, output: LogState, tuples_max: int) -> tuple[InputSlice, ...]:
+        firsts, starts, stands = self._firsts, self.log.state.starts, self._taken(output)
+        waiting = [max(0, end - stand) for end, stand in zip(last.ends, stands, strict=False)]
         # Windows that go by count know no time: it is no reason to run a step, nor may it stand beside their offsets.
         timed = self.definition.keeps_time
         return tuple(
             InputSlice(
                 begin=Position(stands[p], output.boundaries[p]),
-                end=max(taken.ends[p], starts[p] if output.standings else firsts[p]),
-                until=taken.boundaries[p] if timed else None,
+                end=max(last.ends[p], starts[p] if output.standings else firsts[p]),
+                until=last.boundaries[p] if timed else None,
                 # In proportion to what waits, so that all get through together.
                 tuples_max=max(1, -(-tuples_max * waiting[p] // max(1, sum(waiting)))),
-                time=taken.time,
+                time=last.time_max,
             )
             for p in range(self._partitions)
         )
@@ -91,7 +85,7 @@ class OneStream:
     def nothing(self, output: LogState, tuples_max: int) -> InputBatch:
         pairs = zip(output.standings, output.boundaries, strict=False)
         slices = tuple(InputSlice(Position(s.input, boundary), s.input, None, tuples_max) for s, boundary in pairs)
-        return NoCommits(Taken(-1, "", self._taken(output), (None,) * len(slices), finished=False), slices)
+        return NoCommits(AppendCommit(-1, self.log.spec.id, 0), slices)
 
     def has_news(self, output: LogState) -> bool:
         """Returns whether there are new tuples, a later boundary, the end, or many commits without any of these."""
@@ -223,31 +217,17 @@ class OneStream:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """How far into the stream a batch may go: whole commits, because boundaries are known after whole commits."""
-
-    commit: int
-    checksum: str
-    ends: tuple[int, ...]
-    boundaries: tuple[int | None, ...]
-    finished: bool
-    """Nothing will follow."""
-    time: int | None = None
-    """The largest time in the input."""
-
-
-@dataclass(frozen=True, slots=True)
 class WholeCommits:
-    """A batch of one stream: the tuples of some commits."""
+    """A batch of one stream: the tuples of whole commits, because boundaries are known after whole commits."""
 
-    taken: Taken
+    last: AppendCommit
     slices: tuple[InputSlice, ...]
     takes_all: bool = True
     """True if no commit follows, as of the last refresh."""
 
     def complete_until(self, partition: int) -> int | None:
         """Returns the boundary of the last commit."""
-        return self.taken.boundaries[partition]
+        return self.last.boundaries[partition]
 
     def is_done(self, standings: Sequence[Standing]) -> bool:
         """Returns whether the steps have taken in all of the commits."""
@@ -258,19 +238,16 @@ class WholeCommits:
         is_whole, pairs = self.is_done(standings), zip(standings, self.slices, strict=True)
         if not is_whole and not any(s.input > one.begin.ordinal for s, one in pairs):
             raise StrandlineError(
-                f"a batch would take in nothing of commit {self.taken.commit} of the input, and neither would the next "
-                "one",
-                where=f"standings {[s.input for s in standings]}, ends {list(self.taken.ends)}",
+                f"a batch would take in nothing of commit {self.last.seq} of the input, and neither would the next one",
+                where=f"standings {[s.input for s in standings]}, ends {list(self.last.ends)}",
                 todo="this is a defect of Strandline; please report it",
             )
-        seen: dict[str, Any] = {"seen": self.taken.commit, "seen_checksum": self.taken.checksum}
-        if is_whole:
-            seen["commit"] = self.taken.commit
-        return [replace(s, **seen) for s in standings]
+        seq, checksum = self.last.seq, self.last.checksum
+        return [replace(s, commit=seq if is_whole else s.commit, seen=seq, seen_checksum=checksum) for s in standings]
 
     def is_last(self, standings: Sequence[Standing]) -> bool:
         """Returns whether nothing follows: the last commit is done, and the stream is finished."""
-        return self.taken.finished and standings[0].commit == self.taken.commit
+        return self.last.finished and standings[0].commit == self.last.seq
 
 
 @dataclass(frozen=True, slots=True)

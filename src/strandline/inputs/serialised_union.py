@@ -14,7 +14,6 @@ from strandline.inputs import serialised_input
 from strandline.inputs.edges import Edges
 from strandline.inputs.input import InputBatch, InputSlice, Piece, Stretch
 from strandline.inputs.input_marks import (
-    Seen,
     first_needed,
     fresh_marks,
     in_logs,
@@ -31,6 +30,7 @@ from strandline.log.operator_state.guesses import Guesses
 from strandline.log.operator_state.input_lag import taken_in_until
 from strandline.log.operator_state.input_mark import Marks
 from strandline.log.operator_state.standing import Mode, Standing, marks_in
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.block import Block
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState
@@ -87,7 +87,7 @@ class SerialisedUnion:
     def nothing(self, output: LogState, tuples_max: int) -> InputBatch:
         marks = self.marks(output.standings)
         slices = _slices(marks, [None] * len(marks), [False] * len(marks), tuples_max)
-        return TimeSlices(self.logs, tuple(marks), slices, (Seen(-1, ""),) * len(self.logs))
+        return TimeSlices(self.logs, tuple(marks), slices, (None,) * len(self.logs))
 
     def has_news(self, output: LogState) -> bool:
         """Returns True: only `next` can tell."""
@@ -213,7 +213,8 @@ class TimeSlices:
     marks: tuple[Marks, ...]
     """Where the operator stands before."""
     slices: tuple[InputSlice, ...]
-    seen: tuple[Seen, ...]
+    seen: tuple[AppendCommit | None, ...]
+    """The last append of each stream that was known when the batch was chosen."""
 
     @property
     def takes_all(self) -> bool:

@@ -146,7 +146,8 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
     results = None if counted is None else counted + output.counts[Kind.RESULT]
     standing = replace(standing, attempt=step.attempt, host=step.host, results=results)
     standing = places.noted(standing, step.slice)
-    aside = _with(operator.aside.tables, recovery)
+    aside, earlier = operator.aside.tables, recovery.aside if recovery is not None else {}
+    aside = {reason: [*earlier.get(reason, ()), *aside.get(reason, ())] for reason in {**earlier, **aside}}
     if recovery is not None and recovery.losses:
         losses = [replace(loss, at_us=now_us) for loss in recovery.losses]
         recovery = replace(recovery, losses=tuple(losses), aside={})
@@ -196,14 +197,6 @@ def finished(output: BlockSequence) -> tuple[Block, ...]:
     output.finish()
     failpoint("after-block")
     return tuple(output.blocks)
-
-
-def _with(aside: Mapping[str, Sequence[pa.Table]], recovery: Recovery | None) -> Mapping[str, Sequence[pa.Table]]:
-    """Returns the tuples that the step set aside, behind those of the recovery with which it began."""
-    if recovery is None or not recovery.aside:
-        return aside
-    before = recovery.aside
-    return {reason: [*before.get(reason, ()), *aside.get(reason, ())] for reason in {**before, **aside}}
 
 
 def _feed(

@@ -102,18 +102,16 @@ class Watch:
         reached = [fork.bound for fork in outage.forks if fork.bound is not None] if outage else []
         if outage is None or not reached:
             return cls.fresh(len(boundaries))
-        found: list[tuple[Arrival, ...]] = []
-        for number, boundary in enumerate(boundaries):
-            if boundary is None or number in outage.missing or number in outage.left_out:
-                found.append(())
-            else:
-                until = min(boundary, max(reached))
-                found.append((Arrival(until, now_us - bound_us, until - 1),))
-        guesses: list[tuple[Arrival, ...]] = []
-        for state in states:
-            guessed = guessed_until(state)
-            until = max(reached) if guessed is None else min(guessed, max(reached))
-            guesses.append(() if guessed is None else (Arrival(until, now_us - bound_us, until - 1, is_late=True),))
+
+        def waited(boundary: int | None, *, is_late: bool = False) -> tuple[Arrival, ...]:
+            if boundary is None:
+                return ()
+            until = min(boundary, max(reached))
+            return (Arrival(until, now_us - bound_us, until - 1, is_late),)
+
+        gone = {*outage.missing, *outage.left_out}
+        found = (waited(None if number in gone else boundary) for number, boundary in enumerate(boundaries))
+        guesses = (waited(guessed_until(state), is_late=True) for state in states)
         return cls(tuple(found), guesses=tuple(guesses), undone=tuple(undone_until(state) for state in states))
 
     def boundary(self, number: int) -> int | None:
