@@ -8,13 +8,9 @@ it, the step makes the fork anew, and publishes nothing up to the place where th
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import pyarrow as pa
-
-from strandline.clock import stopwatch_s
 from strandline.inputs.input import InputSlice
 from strandline.inputs.serialised_union import SerialisedUnion
 from strandline.log.operator_state.guesses import Guesses
@@ -29,10 +25,18 @@ from strandline.operators.operator import Definition, Operator
 from strandline.running.element import Element
 from strandline.running.state.live_operators import LiveOperator
 from strandline.running.state.state_cache import StateCache
-from strandline.running.step import ROWS_MIN, WINDOWS_MAX, Logs, Step, finished, of_operator, operator_before
+from strandline.running.step import (
+    ROWS_MIN,
+    WINDOWS_MAX,
+    Emit,
+    Logs,
+    Step,
+    close,
+    finished,
+    of_operator,
+    operator_before,
+)
 from strandline.units import is_before, latest
-
-Emit = Callable[[list[pa.Array]], object]
 
 
 class Caches(NamedTuple):
@@ -101,13 +105,10 @@ class Forked:
     results: int
     is_anew: bool
     """True if the fork was made of the stable state, for the first time or again."""
-    state_bytes: int
-    seconds: float
 
 
 def run(fork: ForkStep, first: int, element: Element, logs: Logs, caches: Caches) -> Forked:
     """Runs the step: writes tentative tuples from the offset `first` on, leaves the state, publishes nothing."""
-    began_s = stopwatch_s()
     element = element.in_partition(fork.stable.partition)
     found = _found(fork, element, caches)
     at_work = found or _anew(fork, element, logs, caches)
@@ -117,7 +118,10 @@ def run(fork: ForkStep, first: int, element: Element, logs: Logs, caches: Caches
     operator.save_nothing()
     operator.end()
     blocks, results = finished(output), output.counts[Kind.TENTATIVE]
-    left = _leave(fork.attempt, at_work, caches)
+    if element.definition.lives_in_process:
+        caches.fork.leave_operator(LiveOperator(fork.attempt, operator))
+    elif element.definition.keeps_state:
+        caches.fork.leave(fork.attempt, at_work.parent, operator.image(), whole=not at_work.parent)
     caches.stable.close()
     standing = replace(
         fork.before,
@@ -130,7 +134,7 @@ def run(fork: ForkStep, first: int, element: Element, logs: Logs, caches: Caches
         problem="",
         latest=latest(fork.before.latest, *(block.time_max for block in blocks)),
     )
-    return Forked(blocks, standing, began, results, found is None, left, stopwatch_s() - began_s)
+    return Forked(blocks, standing, began, results, found is None)
 
 
 class _AtWork(NamedTuple):
@@ -140,16 +144,6 @@ class _AtWork(NamedTuple):
     position: Position
     parent: str
     """The attempt to whose state the step leaves its changes; empty if it has to leave its whole state."""
-
-
-def _leave(attempt: str, at_work: _AtWork, caches: Caches) -> int:
-    """Leaves the fork to its next step, in this process or as arrays on disk; returns how many bytes it wrote."""
-    if not at_work.operator.definition.keeps_state:
-        return 0
-    if at_work.operator.definition.lives_in_process:
-        caches.fork.leave_operator(LiveOperator(attempt, at_work.operator))
-        return 0
-    return caches.fork.leave(attempt, at_work.parent, at_work.operator.image(), whole=not at_work.parent)
 
 
 def _at_its_place(before: ForkStanding, definition: Definition) -> _AtWork:
@@ -216,28 +210,19 @@ def _repeat(fork: ForkStep, taken: InputSlice, operator: Operator, element: Elem
     if not operator.definition.lives_in_process:
         operator.aside.ignore()
     rows = min(operator.rows_at_once, max(taken.tuples_max, ROWS_MIN))
-    closed = taken.begin.bound if operator.definition.has_times else None  # else it may be no time
+    closed = taken.begin.bound
     pieces = element.input(logs.inputs).ahead(taken, fork.stable.partition, operator.input_end, rows)
     for piece in pieces:
         for _ in operator.feed(piece.tables):
             pass
         operator.input_end = piece.end
-        closed = _closed(operator, closed, piece.boundary, lambda _: None)
+        closed = close(operator, piece.boundary, closed, lambda _: None)
         if piece.end >= fork.results_from:
             break
     if operator.input_end == taken.end:
-        closed = _closed(operator, closed, taken.until, lambda _: None)
-    return Position(operator.input_end, latest(fork.silent_until, closed))
-
-
-def _closed(operator: Operator, before: int | None, until: int | None, emit: Emit) -> int | None:
-    """Closes windows up to a time, if it is later than the one before; returns the later of the two."""
-    if not operator.definition.has_times or not is_before(before, until):
-        return before
-    assert until is not None
-    if due := operator.advance(until):
-        emit(due)
-    return until
+        closed = close(operator, taken.until, closed, lambda _: None)
+    # Without times in the operator it may be no time up to which windows are closed.
+    return Position(operator.input_end, latest(fork.silent_until, closed if operator.definition.has_times else None))
 
 
 def _take_in(
@@ -265,7 +250,7 @@ def _take_in(
         operator.input_end = piece.end
         if not piece.is_edge:
             continue
-        _closed(operator, position.bound, piece.boundary, emit)
+        close(operator, piece.boundary, position.bound, emit)
         position = piece.position
         is_much = operator.opened >= WINDOWS_MAX or position.ordinal - first >= taken.tuples_max
         if is_much and not at_once:

@@ -43,6 +43,8 @@ WINDOWS_MAX = 1 << 20
 """The number of windows that a step opens and closes before it stops: this bounds its state and its duration."""
 ROWS_MIN = 1 << 12
 """The least size of a piece: a step of fewer tuples still takes in so many, if there are; smaller pieces do not pay."""
+Emit = Callable[[list[pa.Array]], object]
+"""Takes the columns of results."""
 _SAMPLE_MIN = 1_000
 """Fewer tuples say little of what one costs."""
 _EDGES = "input_edges"
@@ -203,30 +205,30 @@ def _feed(
     operator: Operator, slice_: InputSlice, pieces: Iterator[Piece], output: BlockSequence, places: ReplayPlaces
 ) -> tuple[int | None, int]:
     """Takes in tuples until all are in, or enough; returns up to which time windows are closed, and how many tuples."""
-    first, boundary, taken = operator.input_end, slice_.begin.bound, 0
+    first, boundary, taken, emit = operator.input_end, slice_.begin.bound, 0, partial(output.add, Kind.RESULT)
     for piece in pieces:
         for columns in operator.feed(piece.tables):
-            output.add(Kind.RESULT, columns)
+            emit(columns)
         operator.input_end = piece.end
         taken += piece.tuples
         places.passed(piece)
         if not piece.is_edge:
             continue
-        boundary = _close(operator, piece.boundary, boundary, output)
+        boundary = close(operator, piece.boundary, boundary, emit)
         is_much = output.counts.total() + operator.opened >= WINDOWS_MAX or operator.aside.nbytes >= ASIDE_BYTES_MAX
         if is_much or piece.end - first >= slice_.tuples_max:
             break
     if operator.input_end == slice_.end:
-        boundary = _close(operator, slice_.until, boundary, output)
+        boundary = close(operator, slice_.until, boundary, emit)
     return boundary, taken
 
 
-def _close(operator: Operator, boundary: int | None, before: int | None, output: BlockSequence) -> int | None:
+def close(operator: Operator, boundary: int | None, before: int | None, emit: Emit) -> int | None:
     """Closes windows up to the boundary, if it is later than the one before; returns the later of the two."""
     if boundary is None or not is_before(before, boundary):
         return before
     if operator.definition.has_times and (due := operator.advance(boundary)):
-        output.add(Kind.RESULT, due)
+        emit(due)
     return boundary
 
 
