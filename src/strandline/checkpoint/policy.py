@@ -112,7 +112,7 @@ class Policy:
         The step has taken in so many `tuples`. A recovery needs so many `footprints` in any case: of all open windows
         unless it is said.
         """
-        least, known = open_windows if footprints is None else footprints, before or _NEVER
+        least, known = open_windows if footprints is None else footprints, before or NEVER_WORKED
         missed: list[MissedTarget | None] = []
         extent, replay, cost = math.inf, math.inf, math.inf
         unit_costs, footprint_ns = known.unit_costs, known.footprint_cost
@@ -145,7 +145,7 @@ class Policy:
     def may_ask_too_much(self, footprints: int, before: Standing | None) -> bool:
         """Returns whether a target cannot be met if a recovery needs so many footprints in any case."""
         if self.recover_within_us is not None:
-            return self.allowed_s(before) * 1e9 < footprints * (before or _NEVER).unit_costs[0]
+            return self.allowed_s(before) * 1e9 < footprints * (before or NEVER_WORKED).unit_costs[0]
         return self.extent is not None and self.extent < footprints
 
     def allowed_s(self, costs: Standing | None) -> float:
@@ -155,7 +155,7 @@ class Policy:
         footprints, what is left of it in a process that is there.
         """
         target_s = (self.recover_within_us or 0) / 1e6
-        open_s, start_s = (costs or _NEVER).fixed_costs
+        open_s, start_s = (costs or NEVER_WORKED).fixed_costs
         left_s = target_s - open_s - start_s
         if left_s < _LEAST * target_s:
             left_s = target_s - open_s
@@ -196,7 +196,7 @@ class Policy:
 
 _DEFAULT = Policy("cec", None, 2.0, 1_000_000)
 """A user who has set no target gets no warning about one."""
-_NEVER = Standing(input=0, commit=-1, open=0, oldest=0, extent=0, replay=0)
+NEVER_WORKED = Standing(input=0, commit=-1, open=0, oldest=0, extent=0, replay=0)
 """The standing of an operator that has never worked: nothing is measured."""
 _STARTS: Mapping[str, Literal["footprints", "whole state", "nothing"]] = {
     "cec": "footprints",

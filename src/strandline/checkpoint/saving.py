@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from strandline.checkpoint.balance import growth_in
 from strandline.checkpoint.footprint_cost import NO_FOOTPRINTS, FootprintCost
 from strandline.checkpoint.missed_target import MissedTarget
-from strandline.checkpoint.policy import Policy
+from strandline.checkpoint.policy import NEVER_WORKED, Policy
 from strandline.checkpoint.slow_policy import StepEnd
 from strandline.log.operator_state.standing import Standing, nearer
 from strandline.operators.operator import Footprints, Operator
@@ -68,18 +68,18 @@ def standing_after(
     """Returns where the operator stands after this save; its output ended at the first of `ends`, now at the second."""
     before, (began, end) = occasion.before, ends
     extent = operator.extent(end)
-    standing = Standing(
+    standing = replace(
+        before or NEVER_WORKED,
         input=operator.input_end,
-        commit=before.commit if before else -1,
         open=extent.open_windows,
         oldest=extent.oldest_input,
         extent=end - extent.oldest_output,
         replay=operator.input_end - extent.oldest_input,
         mode=policy.mode,
+        saved=0,
+        saved_us=0,
         due=operator.due,
-        losses=before.losses if before else None,
-        seen=before.seen if before else -1,
-        seen_checksum=before.seen_checksum if before else "",
+        times=(),
     )
     if policy.starts_from == "footprints":
         if policy.slow is None:

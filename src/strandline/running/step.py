@@ -21,7 +21,7 @@ from strandline.failpoint import failpoint
 from strandline.inputs.input import InputSlice, Piece, ReplayPlaces
 from strandline.log.operator_state import loss_record
 from strandline.log.operator_state.input_mark import Position
-from strandline.log.operator_state.standing import EXTENT_NS, REPLAY_NS, Standing, towards
+from strandline.log.operator_state.standing import Standing, towards
 from strandline.log.storage.storage import create_once
 from strandline.log.stream.block import Block
 from strandline.log.stream.block_sequence import BlockSequence
@@ -159,7 +159,7 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
     rows = output.counts.total()
     checked, save_s = output.counts[Kind.G_CHECK], max(0.0, saved_s - fed_s - kernels_s)
     cost = FootprintCost(saved.footprints.rows, checked, rows, save_s, output.write_s, output.store_s)
-    standing = _priced(standing, step.before, (rows, output.write_s), (tuples, feed_s), recovery)
+    standing = _priced(standing, step, (rows, output.write_s), (tuples, feed_s), recovery)
     return Done(
         blocks,
         with_costs(standing, element.policy, occasion, cost),
@@ -328,27 +328,22 @@ def _after_silence(standing: Standing, until: int | None) -> Standing:
 
 
 def _priced(
-    standing: Standing,
-    before: Standing | None,
-    written: tuple[int, float],
-    fed: tuple[int, float],
-    recovery: Recovery | None,
+    standing: Standing, step: Step, written: tuple[int, float], fed: tuple[int, float], recovery: Recovery | None
 ) -> Standing:
     """Returns the standing with the cost of a tuple of extent and of replay, as far as it is known.
 
     The step has `written` so many tuples in so many seconds, and was `fed` so many.
     """
-    known = before or standing
-    extent_ns, replay_ns, open_s, recovered = known.extent_ns, known.replay_ns, known.open_s, known.recovered
     if recovery is not None:  # a recovery is the best measure of the cost of a recovery
         written, fed = (recovery.extent, recovery.load_s), (recovery.read, recovery.replay_s)
         skipped = {"skipped": sum(loss.tuples for loss in recovery.losses)} if recovery.losses else {}
-        recovered = {"at_input": before.input if before else 0, **recovery.costs, **skipped}
-        open_s = round(recovery.open_s, 4) if recovery.open_s else open_s
+        recovered = {"at_input": step.before.input if step.before else 0, **recovery.costs, **skipped}
+        open_s = round(recovery.open_s, 4) if recovery.open_s else standing.open_s
+        standing = replace(standing, open_s=open_s, recovered=recovered)
     if written[0] >= _SAMPLE_MIN:
-        extent_ns = round(towards(extent_ns or EXTENT_NS, written[1] * 1e9 / written[0]), 1)
+        extent_ns = towards(standing.unit_costs[0], written[1] * 1e9 / written[0])
+        standing = replace(standing, extent_ns=round(extent_ns, 1))
     if fed[0] >= _SAMPLE_MIN:
-        replay_ns = round(towards(replay_ns or REPLAY_NS, fed[1] * 1e9 / fed[0]), 1)
-    return replace(
-        standing, extent_ns=extent_ns, replay_ns=replay_ns, open_s=open_s, start_s=known.start_s, recovered=recovered
-    )
+        replay_ns = towards(standing.unit_costs[1], fed[1] * 1e9 / fed[0])
+        standing = replace(standing, replay_ns=round(replay_ns, 1))
+    return standing

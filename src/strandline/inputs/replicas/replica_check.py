@@ -70,17 +70,13 @@ def require_same_operator(spec: StreamSpec, other: StreamSpec, where: str) -> No
         raise StreamMismatchError(f"these streams are no replicas: {problem}", where=where, todo=_TODO)
 
 
-def stream_id(log: Log) -> str:
-    """Returns the id of the stream there now: another one if a disk was lost and the operator has begun anew."""
-    return _created(log).id
-
-
 def require_still_there(log: Log) -> None:
     """Raises unless the stream of the handle lies there still: nothing may be written into one that has begun anew.
 
-    Such a handle would publish a commit of the old stream, at a place that the new one has not come to yet.
+    A disk may have been lost. The handle would publish a commit of the old stream, at a place that the new one has not
+    come to yet.
     """
-    if stream_id(log) != log.spec.id:
+    if _created(log).id != log.spec.id:
         raise NotAStreamError(
             "another stream is at this path now", stream=log.storage.url, todo="wait until it has caught up"
         )
