@@ -17,6 +17,7 @@ import pyarrow as pa
 import strandline as sl
 from benchmarks.sensors import Numbers, Sensors
 from strandline.clock import SYSTEM_CLOCK, Clock
+from strandline.inputs.stream_definition import output_spec
 from strandline.log.operator_state.outage import State
 from strandline.log.operator_state.upstream import Origin, upstream_of
 from strandline.log.storage.local_storage import LocalStorage
@@ -25,7 +26,6 @@ from strandline.log.stream.kinds import Kind, only_results
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
 from strandline.operators.operator import Definition
-from strandline.recovery.stream_definition import output_spec
 from strandline.running import step as steps
 from strandline.running import tick as ticks
 from strandline.running.element import TUPLES_MAX, Element

@@ -17,6 +17,7 @@ import xxhash
 
 import strandline as sl
 from strandline.clock import SYSTEM_CLOCK
+from strandline.inputs.stream_definition import output_spec
 from strandline.log.operator_state.upstream import Origin, upstream_of
 from strandline.log.storage.storage import Storage
 from strandline.log.stream import block as blocks_
@@ -28,7 +29,6 @@ from strandline.log.stream.spec import StreamSpec
 from strandline.operators.join.definition import GROUP, JoinDefinition, JoinInput
 from strandline.operators.join.join_operator import JoinOperator
 from strandline.operators.join.join_windows import JoinWindows
-from strandline.recovery.stream_definition import output_spec
 from strandline.running import step as steps
 from strandline.running.element import Element
 from strandline.running.state.state_cache import StateCache

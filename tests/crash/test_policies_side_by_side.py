@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from strandline.inputs.stream_definition import definition_of
 from strandline.log.operator_state.loss_record import loss_table
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.operators.aggregate.definition import AggregateDefinition
-from strandline.recovery.stream_definition import definition_of
 from tests.crash.conftest import PATIENCE_S
 from tests.crash.lives import results
 from tests.simulation.simulated_operators import SimulatedAggregate

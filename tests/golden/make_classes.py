@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from strandline.checkpoint.policy import instant
 from strandline.clock import ManualClock
+from strandline.inputs.stream_definition import output_spec
 from strandline.log.operator_state.upstream import Origin, upstream_of
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
@@ -27,7 +28,6 @@ from strandline.log.stream.spec import StreamSpec
 from strandline.operators.one_table import GivenInput
 from strandline.operators.partition_wide.definition import PartitionWideDefinition
 from strandline.operators.partition_wide.user_operator import UserOperator
-from strandline.recovery.stream_definition import output_spec
 from strandline.running import step
 from strandline.running.element import Element
 from strandline.running.state.state_cache import StateCache

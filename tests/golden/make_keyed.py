@@ -18,6 +18,7 @@ from typing import Any
 
 from strandline.checkpoint.policy import cec
 from strandline.clock import ManualClock
+from strandline.inputs.stream_definition import output_spec
 from strandline.log.operator_state.upstream import Origin, upstream_of
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream import quiet
@@ -28,7 +29,6 @@ from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.keyed.keyed_function import keyed
 from strandline.operators.keyed.record_layout import CLOSE, EMIT
 from strandline.operators.one_table import GivenInput
-from strandline.recovery.stream_definition import output_spec
 from strandline.running import step
 from strandline.running.element import Element
 from strandline.running.state.state_cache import StateCache

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from strandline.checkpoint.policy import cec
 from strandline.clock import ManualClock
+from strandline.inputs.stream_definition import output_spec
 from strandline.log.operator_state.upstream import Origin, upstream_of
 from strandline.log.reading.tentative_results import changes
 from strandline.log.storage.local_storage import LocalStorage
@@ -29,7 +30,6 @@ from strandline.log.upkeep.dropping import drop_commits
 from strandline.operators.aggregate import aggregates as agg
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.windows import time_window
-from strandline.recovery.stream_definition import output_spec
 from strandline.running import tick as ticks
 from strandline.running.element import Element
 from strandline.running.fork import Caches

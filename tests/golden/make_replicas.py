@@ -17,6 +17,7 @@ from pathlib import Path
 from strandline.checkpoint.policy import Policy, cec
 from strandline.clock import ManualClock
 from strandline.inputs.input_of import input_of
+from strandline.inputs.stream_definition import output_spec
 from strandline.log.operator_state.upstream import Origin, group_of, upstream_of
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream import quiet
@@ -26,7 +27,6 @@ from strandline.log.stream.spec import REPLICAS_FORMAT, StreamSpec
 from strandline.operators.aggregate import aggregates as agg
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.windows import time_window
-from strandline.recovery.stream_definition import output_spec
 from strandline.running import step
 from strandline.running.element import Element
 from strandline.running.state.state_cache import StateCache

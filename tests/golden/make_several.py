@@ -18,6 +18,7 @@ from typing import Any
 
 from strandline.checkpoint.policy import cec
 from strandline.clock import ManualClock
+from strandline.inputs.stream_definition import output_spec
 from strandline.log.operator_state.upstream import Origin, upstream_of
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream import quiet
@@ -31,7 +32,6 @@ from strandline.operators.barrier.definition import BarrierDefinition, BarrierIn
 from strandline.operators.join.definition import JoinDefinition, JoinInput
 from strandline.operators.join.join_windows import JoinWindows
 from strandline.operators.operator import Definition
-from strandline.recovery.stream_definition import output_spec
 from strandline.running import step
 from strandline.running.element import Element
 from strandline.running.state.state_cache import StateCache

@@ -17,6 +17,7 @@ from typing import Any
 
 from strandline.checkpoint.policy import cec
 from strandline.clock import ManualClock
+from strandline.inputs.stream_definition import output_spec
 from strandline.log.operator_state.beginning import Since
 from strandline.log.operator_state.upstream import Origin, upstream_of
 from strandline.log.storage.local_storage import LocalStorage
@@ -27,7 +28,6 @@ from strandline.log.stream.spec import StreamSpec
 from strandline.operators.aggregate import aggregates as agg
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.windows import Window, count_window, time_window
-from strandline.recovery.stream_definition import output_spec
 from strandline.running import step
 from strandline.running.element import Element
 from strandline.running.since import begun

@@ -16,13 +16,13 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from strandline.clock import ManualClock
+from strandline.inputs.stream_definition import output_spec
 from strandline.log.operator_state.upstream import Origin, upstream_of
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec
 from strandline.operators.expressions.shape import AS_IS, InputShapes
 from strandline.operators.stateless.definition import StatelessDefinition
-from strandline.recovery.stream_definition import output_spec
 from tests.golden.make_several import (
     CLOCK_US,
     COLUMNS,

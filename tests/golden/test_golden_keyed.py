@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from strandline.errors import StreamMismatchError
+from strandline.inputs.stream_definition import definition_of, output_spec
 from strandline.log.audit.stream_audit import verify
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import SEVERAL_FORMAT, SHAPED_FORMAT
 from strandline.recovery.checkpoint_audit import audit
-from strandline.recovery.stream_definition import definition_of, output_spec
 from strandline.recovery.window_report import saved_windows
 from tests.golden import make_keyed as made
 

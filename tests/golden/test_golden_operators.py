@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from strandline.inputs.stream_definition import continued, definition_of
 from strandline.log.audit.stream_audit import verify
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.windows import session_window
 from strandline.recovery.checkpoint_audit import audit
-from strandline.recovery.stream_definition import continued, definition_of
 from tests.golden import make_operators as made
 from tests.support.operator_streams import output_spec
 

@@ -12,12 +12,12 @@ import pytest
 
 from strandline.clock import ManualClock
 from strandline.errors import FormatVersionError
+from strandline.inputs.stream_definition import continued
 from strandline.log.audit.stream_audit import verify
 from strandline.log.index.index import ROOT_KEY, Snapshot
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream import commit_kinds, manifest
 from strandline.log.stream.log import Log
-from strandline.recovery.stream_definition import continued
 from tests.golden import make_outages as made
 
 EXPECTED: dict[str, Any] = json.loads((made.FOLDER / "expected.json").read_text())

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from strandline.inputs.stream_definition import continued, definition_of, output_spec
 from strandline.log.audit.stream_audit import verify
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import SEVERAL_FORMAT
 from strandline.recovery.checkpoint_audit import audit
-from strandline.recovery.stream_definition import continued, definition_of, output_spec
 from strandline.recovery.window_report import current_windows, saved_windows
 from tests.golden import make_several as made
 from tests.support.operator_streams import set_aside

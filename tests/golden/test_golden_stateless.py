@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from strandline.inputs.stream_definition import continued, definition_of, output_spec
 from strandline.log.audit.stream_audit import verify
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import SEVERAL_FORMAT, SHAPED_FORMAT
 from strandline.recovery.checkpoint_audit import audit
-from strandline.recovery.stream_definition import continued, definition_of, output_spec
 from tests.golden import make_stateless as made
 from tests.golden.make_several import HALF, WHOLE, append, content, finish, work
 from tests.support.operator_streams import set_aside

@@ -11,10 +11,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from strandline.inputs.stream_definition import definition_of
 from strandline.log.stream.spec import SHAPED_FORMAT, StreamSpec
 from strandline.operators.aggregate import aggregates as agg
 from strandline.operators.aggregate.windows import count_window
-from strandline.recovery.stream_definition import definition_of
 from tests.support.operator_streams import output_spec, plan, rows_table, select, where
 
 FILE = Path(__file__).parent / "shaped" / "stream.json"

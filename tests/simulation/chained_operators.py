@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from strandline.inputs import stream_definition
 from strandline.log.stream.spec import StreamSpec
 from strandline.operators.aggregate import aggregates as agg
 from strandline.operators.aggregate.windows import session_window, time_window
@@ -26,7 +27,6 @@ from strandline.operators.one_table import GivenInput
 from strandline.operators.operator import Definition
 from strandline.operators.partition_wide.definition import PartitionWideDefinition
 from strandline.operators.partition_wide.user_operator import UserOperator
-from strandline.recovery import stream_definition
 from tests.simulation.simulated_keyed import SimulatedKeyed, runs, totals
 from tests.simulation.simulated_operators import (
     CONDITIONS,

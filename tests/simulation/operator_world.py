@@ -52,6 +52,7 @@ from strandline.errors import (
 )
 from strandline.inputs import edges, one_stream, serialised_input
 from strandline.inputs.input_of import input_of
+from strandline.inputs.stream_definition import definition_of
 from strandline.log.index import cuts, index
 from strandline.log.operator_state.standing import Standing
 from strandline.log.storage.storage import Storage
@@ -78,7 +79,6 @@ from strandline.operators.open_windows import payloads
 from strandline.operators.partition_wide import object_at_work, state_values
 from strandline.operators.stateless.definition import StatelessOperator
 from strandline.recovery import checkpoint_audit, recover
-from strandline.recovery.stream_definition import definition_of
 from strandline.recovery.window_report import current_windows
 from strandline.running import batch as batches_
 from strandline.running import step

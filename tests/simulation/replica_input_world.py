@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from strandline.checkpoint.policy import cec, instant
 from strandline.errors import CorruptionError, StorageError
+from strandline.inputs import stream_definition
 from strandline.inputs.replicas.replica_check import require_still_there
 from strandline.inputs.replicas.replica_input import ReplicaInput
 from strandline.inputs.replicas.replica_set import MISSING, ReplicaSet
@@ -28,7 +29,6 @@ from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
 from strandline.log.stream.spec import StreamSpec
 from strandline.log.upkeep import consumer_registry, retention
-from strandline.recovery import stream_definition
 from strandline.recovery.window_report import current_windows
 from strandline.running import step as steps_
 from strandline.running.element import Element

@@ -9,9 +9,9 @@ from random import Random
 
 import pyarrow as pa
 
+from strandline.inputs import stream_definition
 from strandline.log.stream.spec import StreamSpec
 from strandline.operators.partition_wide.definition import PartitionWideDefinition
-from strandline.recovery import stream_definition
 from tests.simulation.simulated_operators import Expected, Placed
 from tests.support.operator_streams import bits, input_spec, rows_table
 from tests.support.user_operators import Running, Sorted, definition, is_poison

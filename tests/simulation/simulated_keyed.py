@@ -10,12 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from strandline.inputs import stream_definition
 from strandline.log.stream.spec import StreamSpec
 from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.keyed.keyed_function import KeyedFunction, keyed
 from strandline.operators.keyed.record_layout import CLOSE, EMIT
 from strandline.operators.one_table import GivenInput
-from strandline.recovery import stream_definition
 from tests.simulation.simulated_operators import Expected, Placed
 from tests.specification.plain_keyed import PlainKeyed
 from tests.support.operator_streams import COLUMNS, LATENESS, bits, input_spec

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from strandline.inputs import stream_definition
 from strandline.log.operator_state.upstream import Origin, upstream_of
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec
@@ -23,7 +24,6 @@ from strandline.operators.join.definition import JoinDefinition, JoinInput
 from strandline.operators.join.join_windows import JoinWindows
 from strandline.operators.join.predicate import Predicate
 from strandline.operators.operator import Definition
-from strandline.recovery import stream_definition
 from tests.specification.plain_aggregate import PlainOperator
 from tests.specification.plain_barrier import BarrierTuple, PlainBarrier, result_row
 from tests.specification.plain_join import PlainJoin

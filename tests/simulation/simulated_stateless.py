@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from strandline.inputs import stream_definition
 from strandline.log.stream.spec import StreamSpec
 from strandline.operators.expressions.shape import AS_IS, InputShapes, Shape
 from strandline.operators.stateless.definition import StatelessDefinition
-from strandline.recovery import stream_definition
 from tests.simulation.simulated_operators import KEYS, Expected, Placed
 from tests.specification.plain_stateless import PlainStateless, PlainWork
 from tests.support.operator_streams import COLUMNS, SCHEMA, Row, bits, input_spec, where

@@ -18,7 +18,7 @@ import json, os, sys
 from pathlib import Path
 import strandline as sl
 from strandline.log.stream.column_types import fields_of
-from strandline.recovery.stream_definition import definition_of
+from strandline.inputs.stream_definition import definition_of
 from strandline.running.kernel_warm_up import Kernels
 
 folder = Path(sys.argv[1])

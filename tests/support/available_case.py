@@ -14,12 +14,12 @@ import pytest
 import strandline as sl
 from strandline.clock import ManualClock
 from strandline.errors import StorageError
+from strandline.inputs.stream_definition import output_spec
 from strandline.log.reading.tentative_results import changes
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream import quiet
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
-from strandline.recovery.stream_definition import output_spec
 from strandline.running.element import Element
 from strandline.running.promise import Promise
 from strandline.running.since import begun

@@ -12,6 +12,7 @@ import pyarrow as pa
 from strandline.checkpoint.policy import Policy, cec
 from strandline.clock import ManualClock
 from strandline.inputs.input_marks import needs
+from strandline.inputs.stream_definition import output_spec
 from strandline.log.operator_state.input_mark import Marks
 from strandline.log.operator_state.upstream import Origin, upstream_of
 from strandline.log.storage.local_storage import LocalStorage
@@ -23,7 +24,6 @@ from strandline.log.stream.partial_log import PartialLog
 from strandline.log.upkeep import consumer_registry, retention
 from strandline.log.upkeep.compaction import compact
 from strandline.operators.operator import Definition, OnError
-from strandline.recovery.stream_definition import output_spec
 from strandline.running import step
 from strandline.running.element import Element
 from strandline.running.state.state_cache import StateCache

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from strandline.checkpoint.policy import cec
+from strandline.inputs.stream_definition import output_spec
 from strandline.log.operator_state.upstream import Origin, upstream_of
 from strandline.log.stream import quiet
 from strandline.log.stream.log import Log
@@ -16,7 +17,6 @@ from strandline.log.upkeep.consumer_registry import register
 from strandline.log.upkeep.retention import apply_retention
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.windows import count_window
-from strandline.recovery.stream_definition import output_spec
 from strandline.running import step as steps
 from strandline.running.batch import end_outage
 from strandline.running.element import Element

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from strandline.checkpoint.policy import cec
+from strandline.inputs.stream_definition import output_spec
 from strandline.log.audit.stream_audit import verify
 from strandline.log.index import index
 from strandline.log.operator_state.input_lag import input_lags, taken_in_until, waits_for
@@ -21,7 +22,6 @@ from strandline.log.stream.block import Block
 from strandline.log.stream.log import Log
 from strandline.log.upkeep.compaction import compact
 from strandline.operators.aggregate.windows import time_window
-from strandline.recovery.stream_definition import output_spec
 from strandline.running import fork as forks
 from strandline.running.element import Element
 from strandline.running.promise import Mode, Promise

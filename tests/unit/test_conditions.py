@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 import pytest
 
 from strandline.errors import FormatVersionError, InputError, OptionError, SchemaError, StreamMismatchError
+from strandline.inputs.stream_definition import definition_of
 from strandline.log.stream import spec as spec_
 from strandline.log.stream.log import Log
 from strandline.operators.aggregate import aggregates as agg
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.windows import count_window, session_window
-from strandline.recovery.stream_definition import definition_of
 from strandline.running.state.state_cache import StateCache
 from strandline.testing import MemoryStorage
 from tests.support.operator_streams import Row, Streams, output_spec, plan, rows_table, set_aside, uninterrupted

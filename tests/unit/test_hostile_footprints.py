@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from strandline.cli.app import app
 from strandline.errors import CorruptBlockError, StrandlineWarning
+from strandline.inputs.stream_definition import definition_of
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.operators.aggregate import aggregates as agg
@@ -26,7 +27,6 @@ from strandline.operators.aggregate.windows import count_window
 from strandline.operators.open_windows.payloads import Payloads
 from strandline.recovery import eventual_checkpoint
 from strandline.recovery.checkpoint_audit import audit
-from strandline.recovery.stream_definition import definition_of
 from tests.golden import make_operators
 from tests.specification import plain_sketches
 from tests.support.hostile_footprints import Change, case_of, copy_of, forged, rechecked, set_first, with_column

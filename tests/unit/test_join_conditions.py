@@ -13,13 +13,12 @@ import pytest
 import strandline as sl
 from strandline.checkpoint.policy import cec, instant, none
 from strandline.errors import InputError, StreamMismatchError
-from strandline.inputs.stated_operator import words_of
+from strandline.inputs.stream_definition import output_spec, words_of
 from strandline.log.stream.log import Log
 from strandline.operators.join.definition import JoinDefinition, JoinInput
 from strandline.operators.join.join_windows import JoinWindows
 from strandline.operators.join.predicate import Predicate
 from strandline.recovery.checkpoint_audit import audit
-from strandline.recovery.stream_definition import output_spec
 from strandline.recovery.window_report import current_windows
 from strandline.running.state.state_cache import StateCache
 from strandline.units import END_OF_TIME

@@ -11,9 +11,9 @@ import pytest
 
 from strandline.checkpoint.policy import cec
 from strandline.errors import StrandlineWarning
+from strandline.inputs.stream_definition import output_spec
 from strandline.log.stream.spec import StreamSpec
 from strandline.operators.kernels.kernel_bundle import KernelBundle
-from strandline.recovery.stream_definition import output_spec
 from strandline.running.element import Element
 from strandline.running.kernel_warm_up import Kernels
 from strandline.spark.operator import kernel_shipping

@@ -13,6 +13,7 @@ from pyspark import cloudpickle
 import strandline as sl
 from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.errors import CorruptionError, InputError, StreamMismatchError
+from strandline.inputs.stream_definition import definition_of
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec
@@ -21,7 +22,6 @@ from strandline.operators.keyed.keyed_function import keyed
 from strandline.operators.keyed.record_layout import EMIT
 from strandline.operators.one_table import GivenInput
 from strandline.recovery.checkpoint_audit import audit
-from strandline.recovery.stream_definition import definition_of
 from strandline.recovery.window_report import current_windows, saved_windows
 from strandline.running.kernel_warm_up import Kernels, live_in_small
 from strandline.running.state.state_cache import StateCache

@@ -23,7 +23,7 @@ from strandline.cli.app import app
 from strandline.cli.inspect import _fitting
 from strandline.clock import ManualClock
 from strandline.errors import StreamMismatchError
-from strandline.inputs.stated_operator import words_of
+from strandline.inputs.stream_definition import words_of
 from strandline.log.operator_state import operator_words
 from strandline.log.operator_state.standing import Standing
 from strandline.log.reading.summary import summary

@@ -8,6 +8,7 @@ import pytest
 
 from strandline.clock import ManualClock
 from strandline.errors import StorageError, StreamMismatchError
+from strandline.inputs.stream_definition import require_inputs
 from strandline.log.operator_state.input_mark import InputMark, Marks, Position, ReplicaMark
 from strandline.log.operator_state.origin_logs import is_of, opened_origins
 from strandline.log.operator_state.standing import Standing
@@ -16,7 +17,6 @@ from strandline.log.stream.append_commit import Append
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import REPLICAS_FORMAT
-from strandline.recovery.stream_definition import require_inputs
 from strandline.testing import MemoryStorage
 from tests.support.written_replicas import SPEC, Written
 

@@ -9,12 +9,12 @@ from typer.testing import CliRunner
 
 import strandline as sl
 from strandline.cli.app import app
+from strandline.inputs.stream_definition import output_spec
 from strandline.log.operator_state.outage import Outage
 from strandline.log.operator_state.upstream import Origin, upstream_of
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.append_commit import Append
 from strandline.log.stream.log import Log
-from strandline.recovery.stream_definition import output_spec
 from strandline.running import fork as forks
 from strandline.running.element import Element
 from strandline.spark.operator.operator_inputs import OperatorInputs

@@ -13,6 +13,7 @@ import pytest
 import strandline as sl
 from strandline.checkpoint.policy import Policy, instant, none, partial
 from strandline.errors import CorruptManifestError, InputError, NullTimeError, SchemaError, StreamMismatchError
+from strandline.inputs.stream_definition import definition_of
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.kinds import only_results
 from strandline.log.stream.log import Log
@@ -20,7 +21,6 @@ from strandline.operators.partition_wide import object_at_work, state_values
 from strandline.operators.partition_wide.definition import PartitionWideDefinition
 from strandline.operators.partition_wide.user_operator import UserOperator
 from strandline.recovery.checkpoint_audit import audit
-from strandline.recovery.stream_definition import definition_of
 from strandline.recovery.window_report import current_windows, saved_windows
 from strandline.running.element import Element
 from strandline.running.state.live_operators import LiveOperator, LiveOperators

@@ -12,12 +12,12 @@ import pytest
 
 import strandline as sl
 from strandline.inputs.input_of import input_of
+from strandline.inputs.stream_definition import definition_of
 from strandline.log.operator_state.upstream import Origin, origins_of, upstream_of
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.log.stream.partition_view import partition_views
 from strandline.recovery.checkpoint_audit import audit
-from strandline.recovery.stream_definition import definition_of
 from strandline.spark.describe.rekey import Rekeyed
 from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.spark.operator.partition_input import PartitionInput

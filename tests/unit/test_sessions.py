@@ -8,10 +8,10 @@ from random import Random
 import pytest
 
 from strandline.errors import StreamMismatchError
+from strandline.inputs.stream_definition import continued, definition_of
 from strandline.log.stream.log import Log
 from strandline.operators.aggregate import aggregates as agg
 from strandline.operators.aggregate.windows import Window, session_window
-from strandline.recovery.stream_definition import continued, definition_of
 from strandline.running.state.state_cache import StateCache
 from strandline.testing import MemoryStorage
 from tests.support.operator_streams import LATENESS, Row, Streams, output_spec, plan, uninterrupted

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from strandline.cli.app import app
 from strandline.errors import FormatVersionError, StreamMismatchError
+from strandline.inputs.stream_definition import output_spec
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream import quiet
 from strandline.log.stream.log import Log
@@ -23,7 +24,6 @@ from strandline.operators.barrier.definition import BarrierDefinition, BarrierIn
 from strandline.operators.join.definition import JoinDefinition, JoinInput
 from strandline.operators.join.join_windows import JoinWindows
 from strandline.operators.operator import Definition
-from strandline.recovery.stream_definition import output_spec
 from strandline.running.state.state_cache import StateCache
 from tests.support.operator_streams import COLUMNS, Tuples, input_spec
 from tests.support.union_streams import UnionStory, UnionStreams

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from strandline.errors import FormatVersionError, InputError, OptionError, SchemaError, StreamMismatchError
+from strandline.inputs.stream_definition import definition_of
 from strandline.log.stream import spec as spec_module
 from strandline.log.stream.spec import SHAPED_FORMAT, StreamSpec
 from strandline.operators.aggregate import aggregates as agg
@@ -19,7 +20,6 @@ from strandline.operators.aggregate.aggregate_operator import AggregateOperator
 from strandline.operators.aggregate.windows import count_window
 from strandline.operators.expressions.expressions import Formula
 from strandline.operators.expressions.shape import AS_IS, Shape, Where
-from strandline.recovery.stream_definition import definition_of
 from tests.support.operator_streams import FAILING, PLANS, SCHEMA, output_spec, plan, rows_table, select, struct, where
 
 K, V, X = pc.field("k"), pc.field("v"), pc.field("x")

@@ -13,10 +13,10 @@ import pytest
 
 import strandline as sl
 from strandline.errors import OptionError, SchemaError, StreamMismatchError
+from strandline.inputs.stream_definition import output_spec
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.operators.registry import from_json
-from strandline.recovery.stream_definition import output_spec
 from strandline.recovery.window_report import current_windows
 
 POSITIVE = pc.field("n") > 0

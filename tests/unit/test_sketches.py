@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from strandline.errors import OptionError, SchemaError, StreamMismatchError
+from strandline.inputs.stream_definition import definition_of
 from strandline.log.stream.log import Log
 from strandline.operators.aggregate import aggregate_operator as operator_module
 from strandline.operators.aggregate import aggregates as agg
@@ -23,7 +24,6 @@ from strandline.operators.aggregate.windows import count_window, session_window
 from strandline.operators.open_windows import window_state
 from strandline.operators.open_windows.record import BYTES_END
 from strandline.operators.operator import Limits
-from strandline.recovery.stream_definition import definition_of
 from strandline.running.state.state_cache import StateCache
 from strandline.testing import MemoryStorage
 from tests.specification import plain_sketches

@@ -14,13 +14,12 @@ import pytest
 
 import strandline as sl
 from strandline.errors import InputError, OptionError, SchemaError
-from strandline.inputs.stated_operator import words_of
+from strandline.inputs.stream_definition import definition_of, words_of
 from strandline.log.reading.summary import summary
 from strandline.log.stream.block import Block
 from strandline.log.stream.log import Log
 from strandline.operators.kernels.kernel_cache import TALLY
 from strandline.recovery import checkpoint_audit
-from strandline.recovery.stream_definition import definition_of
 from strandline.recovery.window_report import current_windows, saved_windows
 from strandline.running.kernel_warm_up import Kernels
 

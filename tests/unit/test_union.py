@@ -9,12 +9,12 @@ import pytest
 from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.errors import InputWentBackError
 from strandline.inputs.input_of import input_of
+from strandline.inputs.stream_definition import definition_of
 from strandline.log.operator_state.input_mark import Marks
 from strandline.log.operator_state.standing import Standing
 from strandline.log.stream.log import Log
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.recovery.recover import Stand, recover
-from strandline.recovery.stream_definition import definition_of
 from strandline.recovery.window_report import current_windows, saved_windows
 from strandline.running.state.state_cache import StateCache
 from strandline.testing import MemoryStorage

@@ -43,7 +43,7 @@ def graph(
     stream are those that are made of it. Opens no block, and may be used while others write.
     """
     from strandline.clock import SYSTEM_CLOCK
-    from strandline.inputs.stated_operator import words_of
+    from strandline.inputs.stream_definition import words_of
     from strandline.log.reading.stream_graph import stream_graph
 
     if mermaid and as_json:

@@ -37,7 +37,7 @@ def inspect(
     however long the stream is, and may be used while others write. With --watch it shows as much as the terminal has
     room for. Times are UTC, with --json microseconds since 1970 UTC, or the numbers of an integer time column.
     """
-    from strandline.inputs.stated_operator import words_of
+    from strandline.inputs.stream_definition import words_of
     from strandline.log.reading.summary import summary
 
     log = open_log(path)
@@ -89,7 +89,7 @@ def _fitting(log: Log, console: Console) -> RenderableType:
 
 def _parts(log: Log, console: Console, *, partitions: int, is_short: bool) -> dict[str, RenderableType]:
     from strandline.cli import inspect_parts as part
-    from strandline.inputs.stated_operator import words_of
+    from strandline.inputs.stream_definition import words_of
     from strandline.log.reading.summary import summary
 
     width = console.width - 4

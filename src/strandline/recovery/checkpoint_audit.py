@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from strandline.errors import CorruptionError, InputError, StrandlineError, StreamError
 from strandline.inputs.input_of import input_of
+from strandline.inputs.stream_definition import definition_of, require_inputs
 from strandline.log.audit.problem import Problem
 from strandline.log.operator_state.origin_logs import opened_origins
 from strandline.log.operator_state.standing import Standing
@@ -17,7 +18,6 @@ from strandline.log.stream.manifest import commit_key
 from strandline.operators.operator import Operator
 from strandline.recovery import eventual_checkpoint
 from strandline.recovery.recover import Stand, recover
-from strandline.recovery.stream_definition import definition_of, require_inputs
 
 _TODO = (
     "keep the input: a recovery would look for an older checkpoint and replay more; let the operator run on, it saves "

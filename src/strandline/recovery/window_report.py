@@ -9,11 +9,11 @@ import pyarrow as pa
 from strandline.errors import OptionError, TruncatedError
 from strandline.inputs.input import Input, Stretch
 from strandline.inputs.input_of import input_of
+from strandline.inputs.stream_definition import definition_of, require_inputs
 from strandline.log.stream.log import Log
 from strandline.operators.operator import Definition, Operator
 from strandline.recovery import eventual_checkpoint
 from strandline.recovery.recover import Stand, recover, repeat
-from strandline.recovery.stream_definition import definition_of, require_inputs
 from strandline.recovery.without_replay import last_empty
 
 

@@ -26,6 +26,7 @@ from strandline import failpoint
 from strandline.arrow_types import simple_type
 from strandline.checkpoint.policy import Policy, cec, instant
 from strandline.clock import SYSTEM_CLOCK
+from strandline.inputs.stream_definition import definition_of, output_spec
 from strandline.log.operator_state.origin_logs import opened_origins
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.storage.storage_url import open_storage
@@ -40,7 +41,6 @@ from strandline.log.stream.spec import StreamSpec
 from strandline.operators.kernels.kernel_bundle import can_be_kept, keep_names, kept_names
 from strandline.operators.operator import Definition
 from strandline.operators.registry import common_operators
-from strandline.recovery.stream_definition import definition_of, output_spec
 from strandline.running import step as steps
 from strandline.running.element import Element
 from strandline.running.state.state_cache import StateCache

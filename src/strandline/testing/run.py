@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from strandline.control_columns import KIND, OFFSET, PARTITION
 from strandline.errors import OptionError
+from strandline.inputs.stream_definition import output_spec
 from strandline.log.operator_state.guesses import guesses_of
 from strandline.log.operator_state.outage import Outage, State
 from strandline.log.operator_state.upstream import upstream_of
@@ -21,7 +22,6 @@ from strandline.log.reading.tentative_results import changes, is_counting
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
 from strandline.operators.operator import OnError
-from strandline.recovery.stream_definition import output_spec
 from strandline.running import tick as ticks
 from strandline.running.element import TUPLES_MAX, Element
 from strandline.running.fork import Caches

@@ -8,7 +8,7 @@ from typing import Any
 import xxhash
 
 from strandline.errors import NotAStreamError, StreamError, StreamMismatchError, TruncatedError
-from strandline.inputs.stated_operator import words_of
+from strandline.inputs.stream_definition import words_of
 from strandline.log.operator_state.beginning import since_text
 from strandline.log.operator_state.upstream import compared, origins_of
 from strandline.log.reading.result_ordinals import offset_of_result

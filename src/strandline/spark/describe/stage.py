@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.errors import OptionError, StreamNotFoundError
 from strandline.inputs.replicas.replica_set import PATIENCE_US
+from strandline.inputs.stream_definition import continued, output_spec
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec
 from strandline.operators.operator import Definition, OnError
-from strandline.recovery.stream_definition import continued, output_spec
 from strandline.running.element import TUPLES_MAX, Element
 from strandline.running.promise import answer_s
 from strandline.running.since import SinceOption, since_of

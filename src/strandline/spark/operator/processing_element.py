@@ -17,7 +17,7 @@ from strandline.clock import SYSTEM_CLOCK
 from strandline.errors import NotAStreamError, OptionError, StorageError, StreamError, StreamNotFoundError
 from strandline.inputs.replicas.replica_input import ReplicaInput, Replicated
 from strandline.inputs.replicas.replica_set import PATIENCE_US, ReplicaSet
-from strandline.inputs.stated_operator import words_of
+from strandline.inputs.stream_definition import words_of
 from strandline.log.operator_state.beginning import Since
 from strandline.log.operator_state.standing import Standing, marks_in
 from strandline.log.operator_state.upstream import Origin, group_of, upstream_of

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from strandline.clock import SYSTEM_CLOCK, Clock
 from strandline.errors import OptionError, StreamNotFoundError
+from strandline.inputs.stream_definition import definition_of
 from strandline.log.operator_state.loss_record import loss_table
 from strandline.log.operator_state.origin_logs import opened_origins
 from strandline.log.reading.bounds import Bound, Bounds, log_time
@@ -19,7 +20,6 @@ from strandline.log.stream.spec import StreamSpec
 from strandline.log.upkeep import compaction, consumer_registry, retention
 from strandline.log.upkeep.grace import GRACE
 from strandline.operators.expressions.shape import AS_IS
-from strandline.recovery.stream_definition import definition_of
 from strandline.recovery.window_report import current_windows, saved_windows
 from strandline.spark.describe.operator_input import OperatorInput
 from strandline.spark.describe.rekey import Rekeyed, rekey_operator, rekeyed
@@ -86,7 +86,7 @@ class Stream(ArrowReading, OperatorInput):
 
     def describe(self) -> Summary:
         """Describes the stream as `strandline inspect` does, as an object."""
-        from strandline.inputs.stated_operator import words_of
+        from strandline.inputs.stream_definition import words_of
         from strandline.log.reading.summary import summary
 
         return summary(self._fresh(), open_input=lambda path: self._input_place.beside(path).open(), words_of=words_of)

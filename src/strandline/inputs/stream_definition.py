@@ -1,12 +1,13 @@
-"""Between what stream.json says of an operator and its definition."""
+"""Between what stream.json says of an operator and its definition, and the texts that the definition gives."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from strandline.errors import KeyMissingError, OptionError, StreamMismatchError
-from strandline.inputs.stated_operator import stated_operator
+from strandline.errors import FormatVersionError, KeyMissingError, OptionError, StreamMismatchError
+from strandline.log.operator_state.operator_words import OperatorWords, kind_words
 from strandline.log.operator_state.origin_logs import is_of
 from strandline.log.operator_state.upstream import origins_of
 from strandline.log.storage.storage import Storage
@@ -14,11 +15,33 @@ from strandline.log.stream import spec as spec_
 from strandline.log.stream.column_types import fields_of, type_name
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import FORMAT, SEVERAL_FORMAT, SHAPED_FORMAT, StreamSpec
-from strandline.operators.operator import Definition
 from strandline.schema_text import struct_json
 from strandline.units import Retention
 from strandline.version import VERSION
 from strandline.wording import plural
+
+if TYPE_CHECKING:
+    from strandline.operators.operator import Definition
+
+
+def stated_operator(spec: StreamSpec, times: Sequence[tuple[str, str]] = ()) -> Definition:
+    """Returns the definition of the operator that writes a stream; raises FormatVersionError if its kind is unknown.
+
+    `times` are names and types of the time columns of its inputs, if they are known.
+    """
+    from strandline.operators.registry import from_json  # takes a while: it imports every operator's compiler
+
+    types = {f["name"]: type_name(f["type"]) for f in fields_of(spec.schema)}
+    return from_json(spec.operator or {}, {c: types[c] for c in spec.key}, types, times)
+
+
+def words_of(spec: StreamSpec) -> OperatorWords:
+    """Returns the texts that the operator of a stream gives; of an unknown kind, only the kind."""
+    try:
+        definition = stated_operator(spec)
+    except FormatVersionError:
+        return kind_words(spec)
+    return OperatorWords(definition.text(is_timestamp=spec.time_is_timestamp), definition.blocked_without_input)
 
 
 def definition_of(spec: StreamSpec, where: str, inputs: Sequence[StreamSpec] = ()) -> Definition:
