@@ -34,7 +34,7 @@ def private_folder(path: Path, mode: int = 0o700) -> Path:
         path.mkdir(mode=mode, parents=True)
     found = path.lstat()  # of a link itself, wherever it leads
     if not stat.S_ISDIR(found.st_mode):
-        raise _unsafe(path, "a link or a file is where a folder of our own should be")
+        raise _unsafe(path, "there is a link or a file where Strandline wants a private folder")
     if found.st_uid != os.geteuid():
         raise _unsafe(path, f"the folder belongs to user {found.st_uid}, and this process to user {os.geteuid()}")
     if found.st_mode & 0o077 != mode & 0o077:
@@ -59,6 +59,6 @@ def _unsafe(path: Path, what: str) -> UnsafeFolderError:
     return UnsafeFolderError(
         what,
         where=str(path),
-        todo="find out who made it and remove it, or name another folder: STRANDLINE_STATE_DIR for the state of "
+        todo="find out which user made it and remove it, or name another folder: STRANDLINE_STATE_DIR for the state of "
         "operators, NUMBA_CACHE_DIR for compiled kernels",
     )

@@ -89,5 +89,5 @@ def _of_arrow(kind: pa.DataType, column: str) -> Any:
         return {"type": "array", "elementType": _of_arrow(kind.value_type, column), "containsNull": True}
     name = simple_name(kind)
     if name is None:
-        raise SchemaError(f"column {column!r} has type {kind}, which a stream cannot hold", todo="cast it")
+        raise SchemaError(f"column {column!r} has type {kind}, which a stream cannot hold", todo="cast the column")
     return name

@@ -47,9 +47,7 @@ def this_copy() -> Copy | None:
         return None
     number, _, of = text.partition("/")
     if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
-        raise OptionError(
-            f"{COPY_VARIABLE}={text!r} is not the number of a copy", todo="unset it: `strandline run` sets it"
-        )
+        raise OptionError(f"{COPY_VARIABLE}={text!r} is not of the form 1/2", todo="unset it: `strandline run` sets it")
     return Copy(int(number), int(of)) if int(of) > 1 else None
 
 

@@ -100,7 +100,7 @@ def require_unit(value: Duration | tuple[Duration, Duration] | None, spelling: s
     for one in value if isinstance(value, (tuple, list)) else (value,):
         if whole_number(one):
             raise OptionError(
-                f"{spelling}={value!r} has no unit, and the times are timestamps",
+                f"{spelling}={value!r} has no unit, and the time column is a timestamp",
                 todo=f'write "{one} s", or whatever unit it is: "{one} ms", "{one} min"; a stream that was made with '
                 f'this number has "{one} us"',
             )

@@ -111,7 +111,7 @@ def test_a_window_of_no_tuples_is_for_joins_and_a_join_has_one_condition() -> No
 def test_a_number_without_a_unit_is_refused_where_times_are_timestamps() -> None:
     orders, payments = feed("id long, at timestamp, amount double"), feed("id long, at timestamp, paid double")
     for within in (5, (0, 5), (-3, "5 s")):
-        with pytest.raises(OptionError, match="has no unit, and the times are timestamps") as refused:
+        with pytest.raises(OptionError, match="has no unit, and the time column is a timestamp") as refused:
             orders.join(payments, within=within)
         assert ' s"' in refused.value.todo
     orders.join(payments, within=(0, "5 s"))

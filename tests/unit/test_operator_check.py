@@ -211,7 +211,7 @@ def test_a_seed_says_what_is_tried() -> None:
 
 
 def test_what_it_has_to_be_told() -> None:
-    with pytest.raises(OptionError, match="without tuples"):
+    with pytest.raises(OptionError, match="was given no tuples"):
         sl.testing.check_operator(Right(), [])
     nameless = some_tuples()[0].rename_columns(["k", "s", "v", "x", "when"])
     with pytest.raises(OptionError, match="which column is the time"):

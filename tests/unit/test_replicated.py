@@ -107,7 +107,7 @@ def test_an_operator_that_loses_tuples_can_have_no_replicas(tmp_path: Path) -> N
 @pytest.mark.parametrize("text", ["0/2", "3/2", "two", "1/", "/2"])
 def test_a_number_that_is_none_of_a_copy_is_refused(copy: Any, text: str) -> None:
     copy(text)
-    with pytest.raises(OptionError, match="is not the number of a copy"):
+    with pytest.raises(OptionError, match="is not of the form 1/2"):
         this_copy()
 
 

@@ -95,7 +95,7 @@ def test_what_is_no_union_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_number_without_a_unit_is_no_lateness_of_timestamps() -> None:
-    with pytest.raises(OptionError, match="lateness=5 has no unit, and the times are timestamps") as caught:
+    with pytest.raises(OptionError, match="lateness=5 has no unit, and the time column is a timestamp") as caught:
         feed(lateness=5)
     assert '"5 us"' in caught.value.todo
     assert feed(lateness="5 us")._input_spec.lateness == feed("id long, at long", lateness=5)._input_spec.lateness == 5

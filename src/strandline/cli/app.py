@@ -62,7 +62,7 @@ def _without_type(option: Any) -> Any:
 app = typer.Typer(
     name="strandline",
     cls=_Group,
-    help="Look at, replay, check and look after persistent streams.",
+    help="Show, replay, check and maintain persistent streams.",
     epilog="Example: strandline inspect streams/items",
     no_args_is_help=True,
     add_completion=False,

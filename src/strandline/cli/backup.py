@@ -33,8 +33,9 @@ def backup(
 ) -> None:
     """Copy a stream to a backup, or what is new since the last time.
 
-    Consistent while writers work. A run may be interrupted; the next one goes on. Files that the stream no longer has
-    are deleted from the backup when all else is copied. The exit code is 1 if blocks of the stream are lost or rotten.
+    The backup is consistent while writers work. A run may be interrupted; the next one goes on. When all files are
+    copied, it deletes those from the backup that the stream no longer has.
+    The exit code is 1 if blocks of the stream are lost or rotten.
     """
     from strandline.log.storage.storage_url import open_storage
     from strandline.log.upkeep.backup import backup as copy_stream
@@ -56,7 +57,7 @@ def restore(
 ) -> None:
     """Make a stream from the last finished run of a backup.
 
-    Never touches an existing stream. If it was interrupted, the same command goes on. The backup stays as it is.
+    It never changes an existing stream, nor the backup. If it was interrupted, the same command goes on.
     """
     from strandline.log.storage.storage_url import open_storage
     from strandline.log.upkeep.backup import restore as restore_stream

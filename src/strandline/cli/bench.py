@@ -35,13 +35,13 @@ WORKLOADS = (
 def bench(
     name: Annotated[str, typer.Argument(help=f"What to measure: {', '.join(WORKLOADS)}.")],
     size: Annotated[str, typer.Option(help="small (a minute or two) or large.")] = "small",
-    repeat: Annotated[int, typer.Option(min=1, help="Rounds; the best counts.")] = 3,
+    repeat: Annotated[int, typer.Option(min=1, help="How many rounds; the best one counts.")] = 3,
     as_json: EndsWithJson = False,
     plots: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Draw its figures there, as SVG (availability).")
     ] = None,
 ) -> None:
-    """Measure, beside Spark's own ways, in one run."""
+    """Measure Strandline beside Spark's own ways, in one run."""
     if name not in WORKLOADS:
         raise OptionError(f"there is no benchmark {name!r}", todo=f"choose one of {', '.join(WORKLOADS)}")
     workload = shipped(f"benchmarks.{name}")

@@ -23,8 +23,8 @@ def collect(
 
     Files are left by crashed attempts, compaction and truncation. Compacted and truncated blocks, and others that were
     untouched for the grace time, are announced in the log, and deleted by a later call, a grace time after that: safe
-    while writers and readers run. Commits go when a milestone has taken their place; those of a day are kept, and the
-    newest 4,096 in any case.
+    while writers and readers run. Commits are deleted when a milestone has replaced them; those of the last day are
+    kept, and the newest 4,096 in any case.
     """
     from strandline.log.stream.commit_kinds import CollectCommit
     from strandline.log.upkeep.dropping import drop_commits

@@ -25,17 +25,19 @@ def consumers(
     path: StreamPath,
     forget: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Forget this one, by its name or what it writes.", show_default=False),
+        typer.Option(
+            metavar="NAME", help="Forget the consumer with this name, or with this output.", show_default=False
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show which consumers keep tuples from being truncated.
 
-    Also how many tuples, and when each consumer was last heard of.
+    It shows how many tuples each consumer keeps, and when it last registered what it needs.
 
-    Consumers are readers with a name, and operators: those go by the name of their query or else of the folder that
-    they write. One that will not come back holds on to its tuples until it is forgotten. One that is forgotten and
-    still runs registers again with its next batch.
+    Consumers are readers with a name, and operators. An operator has the name of its query, or else of the folder that
+    it writes. A consumer that will not come back keeps its tuples until you forget it. A consumer that was forgotten
+    and still runs registers again with its next batch.
     """
     from strandline.log.reading.summary import summary
 
@@ -98,7 +100,7 @@ def _facts(known: Sequence[ConsumerSummary], now_us: int, width: int) -> Rendera
             "is": _what(c),
             "needs from": needs_text(c.needs),
             "holds back": f"{plural(c.held_tuples, 'tuple')} ({size(c.held_bytes)}), {size(c.alone_bytes)} only for it",
-            "heard of": ago(c.updated_us, now_us),
+            "moved on": ago(c.updated_us, now_us),
         }
         room = width - 2 - max(map(len, facts))
         texts = {name: Text(folded(text, room)) for name, text in facts.items()}

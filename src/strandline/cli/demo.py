@@ -26,7 +26,7 @@ def demo(
     path: Annotated[
         str | None,
         typer.Option(
-            metavar="PATH", help="Where the streams go; if not said, streams/demo…, made anew.", show_default=False
+            metavar="PATH", help="A new folder for the streams; else streams/demo…, emptied first.", show_default=False
         ),
     ] = None,
     tuples: Annotated[
@@ -68,5 +68,5 @@ def _free_folder(asked: str | None, default: str) -> Path:
     if asked is None:
         shutil.rmtree(default, ignore_errors=True)
     elif Path(asked).exists():
-        raise OptionError("there is something at this path already", where=asked, todo="choose a path that is free")
+        raise OptionError("this path is not free", where=asked, todo="choose a path that is free")
     return Path(asked or default)

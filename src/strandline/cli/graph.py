@@ -36,18 +36,18 @@ def graph(
     mermaid: Annotated[bool, typer.Option("--mermaid", metavar="", help="Print it as Mermaid text instead.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the streams below a folder as a graph: what each is made of.
+    """Show which streams below a folder are made of which.
 
-    With the number of tuples or results, the open windows, the offsets of its inputs that wait for an operator, and the
-    state of one with a bound. Of live streams, whose newest batch is at most a minute old, also the rate. Below each
-    stream are those that are made of it. Opens no block, and may be used while others write.
+    Each stream stands below the streams that it is made of. The graph shows the number of tuples or results, open
+    windows and waiting input offsets of each, and the state of operators with a bound. A stream is live if its newest
+    batch is at most a minute old; of these it shows the rate. It opens no block, and it may run while others write.
     """
     from strandline.clock import SYSTEM_CLOCK
     from strandline.inputs.stream_definition import words_of
     from strandline.log.reading.stream_graph import stream_graph
 
     if mermaid and as_json:
-        raise OptionError("--mermaid and --json at once", todo="leave out one of them")
+        raise OptionError("--mermaid does not go with --json", todo="leave out one of them")
     now_us = SYSTEM_CLOCK.now_us()
     shown = [_Shown(node, now_us) for node in stream_graph(folder, words_of)]
     if svg is not None:

@@ -33,9 +33,9 @@ def inspect(
 ) -> None:
     """Show what a stream holds, and the state of its operator.
 
-    That is: schema, partitions, offsets, times, rates, size, late tuples and consumers. Opens no block, so it is quick
-    however long the stream is, and may be used while others write. With --watch it shows as much as the terminal has
-    room for. Times are UTC, with --json microseconds since 1970 UTC, or the numbers of an integer time column.
+    It shows schema, partitions, offsets, times, rates, size, late tuples and consumers. It opens no block, so it is
+    quick for streams of any length, and it may run while others write. With --watch it shows as much as the terminal
+    has room for. Times are UTC, with --json microseconds since 1970 UTC, or the numbers of an integer time column.
     """
     from strandline.inputs.stream_definition import words_of
     from strandline.log.reading.summary import summary

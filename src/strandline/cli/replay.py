@@ -54,21 +54,22 @@ def replay(
         bool, typer.Option("--positions", metavar="", help="Add the columns _partition and _offset.")
     ] = False,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="A .parquet or .ndjson file, or - for here.")
+        str,
+        typer.Option("--output", "-o", metavar="FILE", help="A .parquet or .ndjson file, or - for standard output."),
     ] = "-",
     as_json: AsJson = False,
 ) -> None:
     """Emit the tuples of a stream again, from any point in time.
 
-    Partitions are merged by time; each keeps the order of its log. Ends with what is published at the start. Times
-    are UTC unless they say otherwise ("2026-01-31 12:00+01:00"). With --json, one object a line; with a file, one
-    object about the file.
+    Partitions are merged by time; each keeps the order of its log. The replay ends with the last tuple that was
+    published when it began. Times are UTC unless they have a zone ("2026-01-31 12:00+01:00"). With --json it prints
+    one object a line; with a file, one object about the file.
     """
     from strandline.cli.replay_output import open_output
     from strandline.times import time_value
 
     if since is not None and since_offset is not None:
-        raise OptionError("both --since and --since-offset", where=path, todo="give one of them")
+        raise OptionError("--since does not go with --since-offset", where=path, todo="leave out one of them")
     factor = _speed(speed)
     log = open_log(path)
     kind = log.spec.time_kind

@@ -50,8 +50,8 @@ def run(
 
     A program has died when its exit code is not 0, or when a signal has ended it. The pauses before restarts begin with
     a second and double; after a run of a minute or more they begin anew. Ctrl-C goes to the program, and no restart
-    follows; a second Ctrl-C kills it. An error that no restart would mend ends it, too. The exit code is that of the
-    last run.
+    follows; a second Ctrl-C kills it. An error that a restart cannot mend ends the program, too. The exit code is that
+    of the last run.
 
     With --replicas 2 the program runs twice: elements marked .replicated() write to <path>-1 and <path>-2, all others
     run in the first copy alone.

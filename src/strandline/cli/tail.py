@@ -40,31 +40,37 @@ def tail(
     columns: SomeColumns = None,
     late: Annotated[bool, typer.Option("--late", metavar="", help="The tuples that came too late.")] = False,
     tentative: Annotated[
-        bool, typer.Option("--tentative", metavar="", help="Also tentative results, and what became of them.")
+        bool, typer.Option("--tentative", metavar="", help="Also tentative results, and how they were corrected.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the newest tuples of a stream.
 
-    They are merged over the partitions by time. Tuples of the same time come from each partition in turn, and so do the
-    results of count windows, whose times are offsets that do not compare. Columns that the terminal has no room for are
-    left out. Times are UTC. With --json, one object a line, with the tuple's partition and offset.
+    Partitions are merged by time. Tuples of the same time come from each partition in turn, and so do the results of
+    count windows, whose times are offsets of their own partition. Columns that the terminal has no room for are left
+    out. Times are UTC. With --json it prints one object a line, with the partition and the offset of the tuple.
 
-    With --tentative, all that happens to the results of an operator with a bound, the newest of each partition, and the
-    state it is in. Tentative rows that are void by now are struck out, and called so. With --follow, rows that an undo
-    voids are shown once more, struck out, N of each partition at most.
+    With --tentative it shows all changes of the results of an operator with a bound, the newest of each partition, and
+    the state of the operator. Tentative rows that are void by now are struck out and marked void. With --follow, rows
+    that an undo voids are shown once more, struck out, N of each partition at most.
     """
     from strandline.cli.tuple_lines import RowPrinter, write_json_lines
     from strandline.log.reading.merge import merged
 
     log = open_log(path)
     if late and partition is not None:
-        raise OptionError("--late has no partitions", where=log.storage.url, todo="leave out --partition")
+        raise OptionError(
+            "--late does not go with --partition: the side log has no partitions",
+            where=log.storage.url,
+            todo="leave out --partition",
+        )
     if tentative:
         from strandline.cli.tail_changes import Chosen, show_changes
 
         if late:
-            raise OptionError("--late and --tentative", where=log.storage.url, todo="choose one of them")
+            raise OptionError(
+                "--late does not go with --tentative", where=log.storage.url, todo="leave out one of them"
+            )
         own = log.spec.columns if columns is None else chosen_columns(log, columns)
         telling = () if columns is not None else _most_telling_first(log)
         chosen = Chosen(chosen_partitions(log, partition), own, number, telling)

@@ -33,9 +33,9 @@ def truncate(
 ) -> None:
     """Drop the tuples before a time or an offset, for good.
 
-    Whole blocks are dropped or none of a block. Refused, with the name, if a registered consumer still needs some of
-    them; a dry run says so, and its exit code is 1 then, too. Times are UTC unless they say otherwise
-    ("2026-01-31 12:00+01:00"). The files go with the next `collect`.
+    It drops whole blocks only. It refuses, and names the consumer, if a registered consumer still needs some of the
+    tuples; a dry run says so, and its exit code is 1 then, too. Times are UTC unless they have a zone
+    ("2026-01-31 12:00+01:00"). The next `collect` deletes the files.
     """
     from strandline.log.upkeep.retention import planned
     from strandline.log.upkeep.retention import truncate as truncate_log

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 
 def verify(path: StreamPath, as_json: AsJson = False) -> None:
-    """Read everything again, and name all that is wrong.
+    """Read a whole stream again, and name all that is wrong.
 
-    Checks checksums, offsets, order, times, the index and the consumers; of an operator's stream also that it could
-    recover. Changes nothing, and may run while others write. The exit code is 1 if there is a problem.
+    It checks checksums, offsets, order, times, the index and the consumers, and that the operator that writes the
+    stream could recover. It changes nothing, and it may run while others write.
+    The exit code is 1 if there is a problem.
     """
     from strandline.log.audit.stream_audit import verify as verify_log
     from strandline.log.storage.storage_url import open_storage

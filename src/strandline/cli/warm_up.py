@@ -19,10 +19,11 @@ def warm_up(
 ) -> None:
     """Compile kernels before an operator needs them.
 
-    They are kept for every process to come.
+    The compiled kernels are kept on disk, for every later process.
 
-    Without a path: those that all operators have in common, and those of averages and counts. With paths of operators'
-    streams: all kernels of these. What is kept already is not compiled again.
+    Without a path it compiles the kernels that all operators share, and those of averages and counts. With paths of
+    streams it compiles all kernels of the operators that write them. Kernels that are kept already are not compiled
+    again.
     """
     from strandline.clock import stopwatch_s
     from strandline.operators.kernels.kernel_cache import TALLY, kernel_folder

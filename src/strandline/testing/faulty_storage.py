@@ -88,7 +88,10 @@ class FaultPlan:
                 bound += probability
                 odds.append((bound, fault))
         if bound > 1.0 + 1e-9:
-            raise OptionError(f"the probabilities of {', '.join(faults)} add up to {bound}", todo="at most 1")
+            raise OptionError(
+                f"the probabilities of {', '.join(faults)} add up to {bound}",
+                todo="use probabilities that add up to at most 1",
+            )
         return tuple(odds)
 
 

@@ -101,7 +101,9 @@ class Feed(MemoryStream):
     def finish(self) -> None:
         """Says that nothing will follow: all windows of time close with the next step."""
         if self._held is not None:
-            raise OptionError("a silent feed cannot finish: what was added waits", todo="call come_back() first")
+            raise OptionError(
+                "a silent feed cannot finish: the tuples that were added since wait", todo="call come_back() first"
+            )
         quiet.finish(self._log, "feed")
 
     # ------------------------------------------------------------------ failures
@@ -164,7 +166,8 @@ class Feed(MemoryStream):
         found = rows if isinstance(rows, pa.Table) else self._from_rows(list(rows))
         if set(found.column_names) != set(spec.columns):
             raise SchemaError(
-                f"the rows have the columns {', '.join(found.column_names)}, the stream {', '.join(spec.columns)}",
+                f"the rows have the columns {', '.join(found.column_names)}, and the stream has "
+                f"{', '.join(spec.columns)}",
                 where="sl.testing",
             )
         return found.select(list(spec.columns)).cast(spec.arrow)
@@ -175,7 +178,7 @@ class Feed(MemoryStream):
             named = row if isinstance(row, Mapping) else dict(zip(spec.columns, row, strict=True))
             if unknown := set(named) - set(spec.columns):
                 raise SchemaError(
-                    f"a row has the columns {', '.join(sorted(unknown))}, which the stream has not",
+                    f"a row has the columns {', '.join(sorted(unknown))}, which the stream does not have",
                     where=f"columns: {', '.join(spec.columns)}",
                 )
             dicts.append(named)

@@ -45,7 +45,7 @@ def check_operator(
     """
     given = [tables] if isinstance(tables, pa.Table) else list(tables)
     if not given or not sum(table.num_rows for table in given):
-        raise OptionError("check_operator without tuples", todo="give it some hundred")
+        raise OptionError("check_operator was given no tuples", todo="pass some hundred tuples")
     tuples = pa.concat_tables(given).combine_chunks()
     columns = {f["name"]: f["type"] for f in fields_of(schema_json(tuples.schema))}
     definition = _definition(operator, columns, (key,) if isinstance(key, str) else tuple(key), time)
@@ -61,7 +61,7 @@ def _definition(operator: Any, columns: dict[str, Any], key: tuple[str, ...], ti
     if isinstance(operator, UserOperator):
         return PartitionWideDefinition.over(operator, GivenInput(columns, key, name, 0))
     if not key:
-        raise OptionError("check_operator of a function needs the key", todo='write key="item_id"')
+        raise OptionError("check_operator needs the key columns of a function", todo='write key="item_id"')
     return KeyedDefinition.of(operator, GivenInput(columns, key, name, 0))
 
 

@@ -213,7 +213,7 @@ def run(
     sources = [source for source in described.inputs if isinstance(source, Feed | Run)]
     if len(sources) < len(described.inputs):
         raise OptionError(
-            "this operator does not stand on a stream of sl.testing",
+            "the inputs of this operator are not streams of sl.testing",
             todo="build it on sl.testing.stream(…), or on another sl.testing.run(…)",
         )
     if described.promise is not None:
@@ -238,6 +238,7 @@ def _require_one_clock(sources: Sequence[Feed | Run]) -> None:
     """Raises `OptionError` if the streams have several clocks: a bound goes by one."""
     if any(source.clock is not sources[0].clock for source in sources):
         raise OptionError(
-            "the inputs of an operator with a bound have clocks of their own, and the bound goes by one",
-            todo="make one for all: clock = sl.testing.HandClock(), then sl.testing.stream(…, clock=clock)",
+            "the inputs of an operator with a bound have different clocks, and a bound needs one",
+            todo="make one clock for all inputs: clock = sl.testing.HandClock(), then sl.testing.stream(…, "
+            "clock=clock)",
         )

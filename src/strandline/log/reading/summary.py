@@ -64,7 +64,7 @@ class ConsumerSummary:
     """Those of them that no other consumer needs: what could be truncated if this one went."""
     alone_bytes: int
     updated_us: int
-    """When it was last heard of."""
+    """When it last registered what it needs."""
 
 
 @dataclass(frozen=True, slots=True)
