@@ -73,7 +73,7 @@ class _Shown:
         self.state = None if o is None or o.outage is None else str(o.outage["state"])
         """Of an operator with a bound."""
         self.what: str = node.kind
-        """What writes the stream, in words."""
+        """The operator or the source that writes the stream, in words."""
         if node.kind == "operator" and s is not None:
             self.what = o.windows if o is not None else f"rekeyed by {', '.join(s.key)}"
         self.figures = [] if s is None else self._figures(s, now_us)

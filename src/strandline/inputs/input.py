@@ -33,7 +33,7 @@ class Piece:
     boundary: int | None
     """No tuple before this time follows; None if that cannot be said."""
     is_edge: bool = True
-    """Whether a step may end here."""
+    """True if a step may end here."""
     edges: tuple[Position, ...] = ()
     """Of several inputs, places inside of it at which a replay can begin, in order."""
 

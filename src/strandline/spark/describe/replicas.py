@@ -43,9 +43,9 @@ class ReplicaSummary:
     results: int
     """How many it has published in all, over all partitions."""
     is_behind: bool
-    """Whether others have been ahead of it for longer than the patience, as far as this object has looked."""
+    """True if other replicas were ahead of this one for longer than the patience, at all looks of this object."""
     is_chosen: bool
-    """Whether a reader that begins now reads this one."""
+    """True if a reader that begins now reads this replica."""
     problem: str
     """Why it cannot be read; empty if it can."""
 

@@ -32,9 +32,9 @@ class EntryHandle(ElementRun):
         """Spark's streaming query, which all users of the run share."""
         self.id, self.run_id, self.name = str(query.id), str(query.runId), query.name
         self.has_left = False
-        """Whether the run goes on without this user."""
+        """True if this user has left, and the run goes on without it."""
         self._is_for_all = False
-        """Whether this user finishes the stream, and answers for the run, even after leaving it."""
+        """True if this user finishes the stream, and raises the errors of the run, even after leaving it."""
 
     @property
     def urls(self) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ class EntryRun:
         self.life = Life()
         self.operators: list[FusedRun] = []
         self.end_is_heard = False
-        """Whether a user who held it knows that it has ended: until then others count on joining it."""
+        """True if a user of the run knows that it has ended; until then other users may expect to join it."""
         self._again: Callable[[], StreamingQuery] | None = None
         self._spark_has_stopped: Callable[[], bool] = lambda: False
         self._started = threading.Event()

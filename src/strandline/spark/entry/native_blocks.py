@@ -58,7 +58,7 @@ _SEALED_AT_ONCE = 64
 _FAR_TOO_LARGE = 4
 """A file is cut again if it is so many times larger than a block should be."""
 _VALUE_BYTES = 32
-"""What a value of variable length takes, before any were seen."""
+"""The assumed bytes of a value of variable length, before any was seen."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class NativeBlocks:
         self._configured = False
         self._expected = Expected()
         self._tuple_bytes = _guessed_bytes(log.spec)
-        """What a tuple takes, where they are largest; as in the last batch."""
+        """The bytes of a tuple of the last batch, in the partition with the largest tuples."""
 
     def write(self, df: DataFrame, limits: EntryLimits, ends: Sequence[int], name: str) -> list[Block]:
         """Writes the batch as durable blocks from `ends` on, which no manifest names yet. `name` is used once."""

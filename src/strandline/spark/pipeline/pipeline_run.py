@@ -53,7 +53,7 @@ class PipelineRun:
         self._own = frozenset(network.elements)
         self._waiting = OldestWaiting([*sources, *network.others], network.passages, SYSTEM_CLOCK)
         self._is_timed = False
-        """Whether it is known for how long tuples wait: not while elements run one after the other."""
+        """True if the time that tuples wait is known; False while elements run one after the other."""
 
     # ------------------------------------------------------------------ starting
 

@@ -25,7 +25,7 @@ class ElementRun(ABC):
     name: str | None
     """The name given to `start`."""
     stops_with_program: bool = True
-    """Whether its query is stopped when the program ends: not that of a run which is made of other queries."""
+    """True if the query is stopped when the program ends; False for a run that is made of other queries."""
     spark_query: StreamingQuery | None = None
     """Spark's streaming query, if one drives the element."""
 

@@ -60,7 +60,7 @@ class FollowingRun(OperatorRun, ElementRun):
         self._silence = Silence(place.url)
         self._batch = 0
         self._has_told = self._has_come = False
-        """Whether the batch under way has published something, and whether tuples have come since the last look."""
+        """True if the batch under way has published something; True if tuples have come since the last look."""
         if self._progress:
             last = job.output.state.writer
             self._progress = {"batch": -1 if last is None else last.batch, **self._progress}

@@ -42,7 +42,7 @@ class RestartingRun(ElementRun):
         self._failure: Exception | None = None
         """The error that no other try will follow."""
         self._down: dict[str, Any] = {}
-        """What has failed, for `progress`; empty while the element is at work."""
+        """The failure, for `progress`; empty while the element is at work."""
         self._restarts = self._tries = 0
         """How often it was started again; how many tries have failed in a row, without a commit between."""
 
