@@ -92,7 +92,7 @@ def test_two_elements_with_one_output_are_refused(tmp_path: Path) -> None:
 
 def test_elements_that_read_each_other_are_refused_with_the_circle(tmp_path: Path) -> None:
     made = stages(tmp_path, {"a": [], "b": ["a"], "c": ["b"]})
-    made["a"].operator = counted(made["c"])
+    made["a"]._operator = counted(made["c"])
     with pytest.raises(OptionError, match="in a circle") as caught:
         sl.pipeline(made["b"])
     circle = names(caught.value.where.split(" -> "))

@@ -106,8 +106,8 @@ class Aggregation(OperatorDescription[AggregateDefinition]):
     """A windowed aggregation; `start` sets it going."""
 
     def _facts(self) -> dict[str, str]:
-        aggregates = [f"{a.name}={a.aggregate!r}" for a in self.definition.accumulators]
-        return {"window": repr(self.definition.window), "results": ", ".join(aggregates), **self._choices}
+        aggregates = [f"{a.name}={a.aggregate!r}" for a in self._definition.accumulators]
+        return {"window": repr(self._definition.window), "results": ", ".join(aggregates), **self._choices}
 
     def _picture(self) -> str:
-        return self.definition.window.picture()
+        return self._definition.window.picture()

@@ -35,26 +35,22 @@ class OperatorDescription(Generic[D]):
     def __init__(
         self, inputs: Sequence[Upstream], definition: D, policy: Policy | None = None, promise: Promise | None = None
     ) -> None:
-        self.inputs = tuple(inputs)
-        """The operator's inputs."""
+        self._inputs = tuple(inputs)
         for number in self.replica_inputs:
-            require_time(repr(self.inputs[number]), self.inputs[number]._input_spec)
-        self.definition = definition
-        """The operator's definition."""
-        self.policy = policy or cec()
-        """When it saves what of its state."""
-        self.promise = promise
-        """The bound, and what happens when it has passed; None without a bound."""
+            require_time(repr(self._inputs[number]), self._inputs[number]._input_spec)
+        self._definition = definition
+        self._policy = policy or cec()
+        self._promise = promise
 
     def __repr__(self) -> str:
-        return element_text(type(self).__name__, self.inputs, self._facts)
+        return element_text(type(self).__name__, self._inputs, self._facts)
 
     def _repr_html_(self) -> str:
-        return element_html(type(self).__name__, self.inputs, self._facts, self._picture)
+        return element_html(type(self).__name__, self._inputs, self._facts, self._picture)
 
     def _facts(self) -> dict[str, str]:
         """Returns what a prompt and a notebook show of it."""
-        return {**operator_facts(self.inputs, self.definition), **self._choices}
+        return {**operator_facts(self._inputs, self._definition), **self._choices}
 
     def _picture(self) -> str:
         """Returns the picture in a notebook, if there is any."""
@@ -69,15 +65,35 @@ class OperatorDescription(Generic[D]):
         return inputs
 
     @property
+    def inputs(self) -> tuple[Upstream, ...]:
+        """The operator's inputs."""
+        return self._inputs
+
+    @property
+    def definition(self) -> D:
+        """The operator's definition."""
+        return self._definition
+
+    @property
+    def policy(self) -> Policy:
+        """When it saves what of its state."""
+        return self._policy
+
+    @property
+    def promise(self) -> Promise | None:
+        """The bound, and what happens when it has passed; None without a bound."""
+        return self._promise
+
+    @property
     def replica_inputs(self) -> frozenset[int]:
         """The numbers of inputs that are several replicas."""
-        return frozenset(n for n, input_ in enumerate(self.inputs) if isinstance(input_, ReplicatedInput))
+        return frozenset(n for n, input_ in enumerate(self._inputs) if isinstance(input_, ReplicatedInput))
 
     @property
     def _choices(self) -> dict[str, str]:
         """The options that were chosen, as text for people."""
-        promise = {} if self.promise is None else {"availability": str(self.promise)}
-        return {"checkpoint": repr(self.policy), **promise}
+        promise = {} if self._promise is None else {"availability": str(self._promise)}
+        return {"checkpoint": repr(self._policy), **promise}
 
     def checkpoint(self, policy: Policy) -> Self:
         """Returns this operator with another checkpoint policy: `sl.cec(…)`, `sl.instant(…)`, `sl.partial(…)` or
@@ -86,11 +102,11 @@ class OperatorDescription(Generic[D]):
             raise OptionError(
                 f"checkpoint({policy!r}) is not a policy", todo='use for example sl.cec(extent="2x", replay=500_000)'
             )
-        for input_ in self.inputs:
+        for input_ in self._inputs:
             _require_same_unit(policy, input_)
-        if self.promise is not None:
+        if self._promise is not None:
             _require_replay(policy)
-        return type(self)(self.inputs, self.definition, policy, self.promise)
+        return type(self)(self._inputs, self._definition, policy, self._promise)
 
     def availability(
         self,
@@ -112,10 +128,10 @@ class OperatorDescription(Generic[D]):
         the same.
         """
         promise = Promise.of(bound, failing, stabilizing, reconcile)
-        for input_ in self.inputs:  # tentative tuples are complete up to a time, of one stream as of several
+        for input_ in self._inputs:  # tentative tuples are complete up to a time, of one stream as of several
             require_time(repr(input_), input_._input_spec)
-        _require_replay(self.policy)
-        return type(self)(self.inputs, self.definition, self.policy, promise)
+        _require_replay(self._policy)
+        return type(self)(self._inputs, self._definition, self._policy, promise)
 
     def start(
         self,

@@ -54,15 +54,14 @@ class Replicas(ReplicatedInput, OperatorInput):
     """Replicas of an operator's stream. Every method sees what is published when it is called."""
 
     def __init__(self, places: tuple[Place, ...], patience_us: int = PATIENCE_US) -> None:
-        self.places = places
-        """Where they are."""
+        self._places = places
         self._patience_us = patience_us
         self._set = self.replica_set()
         self._input_place = places[0]
 
     def __repr__(self) -> str:
         spec = self._set.spec
-        paths = ", ".join(repr(redacted_url(place.url)) for place in self.places)
+        paths = ", ".join(repr(redacted_url(place.url)) for place in self._places)
         return f"Replicas({paths}, {plural(spec.partitions, 'partition')})"
 
     # ------------------------------------------------------------------ as an input of operators
@@ -93,7 +92,7 @@ class Replicas(ReplicatedInput, OperatorInput):
         sights = self._set.look()
         chosen = choose(sights, (0,) * self.partitions)
         found = []
-        for number, (place, sight) in enumerate(zip(self.places, sights, strict=True)):
+        for number, (place, sight) in enumerate(zip(self._places, sights, strict=True)):
             problem = self._set.problems[number]
             found.append(
                 ReplicaSummary(
@@ -138,7 +137,7 @@ class Replicas(ReplicatedInput, OperatorInput):
         chosen = choose(self._set.look(), (0,) * self.partitions)
         if chosen is None:
             raise self._set.none_readable()
-        place = self.places[chosen]
+        place = self._places[chosen]
         return Stream(place.url, place.options).read(spark, since=since, until=until, tentative=tentative)
 
     def read_stream(
@@ -163,15 +162,15 @@ class Replicas(ReplicatedInput, OperatorInput):
         from strandline.spark.read.read_options import SECRET_OPTIONS
 
         options = {
-            "replicas": json.dumps([place.url for place in self.places]),
+            "replicas": json.dumps([place.url for place in self._places]),
             "patience": f"{self._patience_us} us",
-            SECRET_OPTIONS: json.dumps(dict(self.places[0].options)),
+            SECRET_OPTIONS: json.dumps(dict(self._places[0].options)),
             "max_tuples_per_batch": max_tuples_per_batch,
             "consumer": consumer,
             "positions": positions,
             "tentative": tentative,
         }
-        where, kind = ", ".join(redacted_url(place.url) for place in self.places), self._set.spec.time_kind
+        where, kind = ", ".join(redacted_url(place.url) for place in self._places), self._set.spec.time_kind
         return streamed(spark, where, options, start, lambda time, zone: time_value(time, "start", kind, zone))
 
     def to_arrow(self, *, tentative: bool = False) -> pa.Table:

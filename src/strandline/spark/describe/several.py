@@ -30,14 +30,14 @@ class Join(OperatorDescription[JoinDefinition]):
         another condition has made it is refused when it is started, unless a later `version` says that the change is
         meant: what is kept stays, pairs from then on are judged by the new one.
         """
-        if self.definition.where is not None:
+        if self._definition.where is not None:
             raise OptionError(
                 "a join has one condition, and where(…) was called twice",
                 todo="write where(…) once: where(lambda left, right: … and …)",
             )
-        definition = replace(self.definition, where=Predicate.of(condition, version))
+        definition = replace(self._definition, where=Predicate.of(condition, version))
         definition.require_sound()
-        return Join(self.inputs, definition, self.policy, self.promise)
+        return Join(self._inputs, definition, self._policy, self._promise)
 
 
 def joined(left: Upstream, right: Any, windows: JoinWindows, group: int | None) -> Join:

@@ -35,8 +35,7 @@ class Shaped(StatelessWork, OperatorInput):
         self._input = input_
         self._input_place = input_._input_place
         self._input_shape = shape
-        self.schema: pa.Schema = shape.schema_over(input_._input_spec.arrow)
-        """The columns of what is left, as Arrow has them."""
+        self._schema = shape.schema_over(input_._input_spec.arrow)
 
     def __repr__(self) -> str:
         return f"{self._input!r}, {shape_text(self._input_shape.to_json())}"
@@ -73,23 +72,28 @@ class Shaped(StatelessWork, OperatorInput):
 
     def where(self, condition: Any) -> Shaped:
         """Keeps the tuples for which a pyarrow expression is true."""
-        return Shaped(self._input, self._input_shape.where(condition, self.schema))
+        return Shaped(self._input, self._input_shape.where(condition, self._schema))
 
     def select(self, *columns: str, **named: Any) -> Shaped:
         """Selects some columns by their names and computes others by pyarrow expressions."""
         spec = self._input._input_spec
         keep = tuple(dict.fromkeys([*spec.key, spec.time]))
-        return Shaped(self._input, self._input_shape.select(columns, named, self.schema, keep))
+        return Shaped(self._input, self._input_shape.select(columns, named, self._schema, keep))
 
     def window(self, window: Window) -> Windowed:
         """Cuts what is left into windows, per key."""
         return Windowed(self._input, window, self._input_shape)
 
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of what is left, as Arrow has them."""
+        return self._schema
+
     # ------------------------------------------------------------------ reading, without Spark and with it
 
     def to_arrow(self, *, since: Bound | None = None, until: Bound | None = None) -> pa.Table:
         """Reads as `Stream.to_arrow` does, then does this work."""
-        columns = self._input_shape.reads(self.schema.names)
+        columns = self._input_shape.reads(self._schema.names)
         return self._input_shape.read(self._stream("to_arrow").to_arrow(since=since, until=until, columns=columns))
 
     def read(self, spark: SparkSession, **options: Any) -> DataFrame:
@@ -138,7 +142,7 @@ class Shaped(StatelessWork, OperatorInput):
     def _work(self, df: DataFrame) -> DataFrame:
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        shape, stored, given = self._input_shape, self._input._input_spec.arrow, self.schema
+        shape, stored, given = self._input_shape, self._input._input_spec.arrow, self._schema
         if set(df.columns) != set(stored.names):
             raise OptionError(
                 "read(…) after where(…) or select(…) has no positions and no late tuples",

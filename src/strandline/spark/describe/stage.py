@@ -50,18 +50,17 @@ class Stage(OperatorInput):
     """An operator with the place of its output. Its results can be the input of other operators before it has run."""
 
     def __init__(self, operator: OperatorDescription[Any], place: Place, options: OutputOptions) -> None:
-        self.operator = operator
-        """The operator that writes the output."""
+        self._operator = operator
         self._input_place = place
         self._options = options
         inputs = operator._streams_of(operator.inputs)
         self._spec = output_spec(operator.definition, inputs[0]._input_spec, options.retention)
 
     def __repr__(self) -> str:
-        return stage_text(self.operator, self._input_place.url)
+        return stage_text(self._operator, self._input_place.url)
 
     def _repr_html_(self) -> str:
-        return stage_html(self.operator, self._input_place.url)
+        return stage_html(self._operator, self._input_place.url)
 
     def replicated(self) -> Stage:
         """Marks the operator for `strandline run --replicas 2`: each copy of the program runs it, with its own output.
@@ -69,7 +68,7 @@ class Stage(OperatorInput):
         Copy 1 writes to `<path>-1`, copy 2 to `<path>-2`; operators over the stage read both as `sl.replicas(…)` does.
         Without that command this stage stays as it is. Raises OptionError for a policy that loses tuples.
         """
-        policy = self.operator.policy
+        policy = self._operator.policy
         if not policy.replays:
             raise OptionError(
                 f"replicated() with {policy!r}: a failure would lose tuples, and the results of the copies would "
@@ -78,7 +77,7 @@ class Stage(OperatorInput):
                 todo="use sl.cec(…) or sl.instant(…) for an operator with replicas",
             )
         copy = this_copy()
-        return self if copy is None else ReplicatedStage(self.operator, self._input_place, self._options, copy)
+        return self if copy is None else ReplicatedStage(self._operator, self._input_place, self._options, copy)
 
     def start(
         self,
@@ -111,7 +110,7 @@ class Stage(OperatorInput):
 
         A pipeline passes other `inputs` for those that it starts itself, and the `operator` with its share of a bound.
         """
-        asked, options = operator or self.operator, self._options
+        asked, options = operator or self._operator, self._options
         inputs = asked._streams_of(asked.inputs if inputs is None else inputs)
         definition: Definition = continued(asked.definition, self._input_place.storage())
         element = Element(
@@ -130,6 +129,11 @@ class Stage(OperatorInput):
     def _require_this_copy(self) -> None:
         """Raises `OptionError` if another copy of the program writes the output."""
         require_writer(self._input_place)
+
+    @property
+    def operator(self) -> OperatorDescription[Any]:
+        """The operator that writes the output."""
+        return self._operator
 
     # ------------------------------------------------------------------ as an input of operators
 
@@ -156,7 +160,7 @@ class ReplicatedStage(ReplicatedInput, Stage):
         self.asked = asked
         """The place that the program names."""
         written = [replace(asked, url=f"{asked.url.rstrip('/')}-{number}") for number in range(1, copy.of + 1)]
-        self.places = tuple(place.within(answer_s(PATIENCE_US)) for place in written)
+        self._places = tuple(place.within(answer_s(PATIENCE_US)) for place in written)
         self._group: str | None = None
         super().__init__(operator, written[copy.number - 1], options)
 

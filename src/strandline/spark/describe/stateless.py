@@ -35,7 +35,7 @@ class Stateless(OperatorDescription[StatelessDefinition]):
         """Raises: there is no state to save."""
         raise OptionError(
             f"checkpoint({policy!r}): this operator has no state to save",
-            where=", ".join(input_._input_place.url for input_ in self.inputs),
+            where=", ".join(input_._input_place.url for input_ in self._inputs),
             todo="leave checkpoint(…) out: a recovery only needs the place of the operator in its input",
         )
 

@@ -105,15 +105,18 @@ class EntryPoint(Upstream):
 class ReplicatedInput(Upstream):
     """An input that is several replicas, of which one is read at a time."""
 
-    places: tuple[Place, ...]
-    """The places of the replicas."""
+    _places: tuple[Place, ...]
     _patience_us = PATIENCE_US
     """For so long others may be ahead of a replica that is read."""
 
     @property
-    def _input_places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[Place, ...]:
         """The places of the replicas."""
-        return self.places
+        return self._places
+
+    @property
+    def _input_places(self) -> tuple[Place, ...]:
+        return self._places
 
     def _origin(self, stream: str) -> Origin:
         """Returns the entry of stream.json for all replicas."""
@@ -128,7 +131,7 @@ class ReplicatedInput(Upstream):
 
         With a bound, a reader leaves a replica that stands still before its results are missed.
         """
-        places, patience_us = self.places, self._patience_us
+        places, patience_us = self._places, self._patience_us
         if promise is not None:
             places = tuple(place.within(promise.answer_s) for place in places)
             patience_us = min(patience_us, promise.bound_us // 2)
