@@ -75,7 +75,7 @@ class Commits:
 
         The file of the first commit says it since the first of them was dropped.
         """
-        with contextlib.suppress(KeyMissingError, CorruptManifestError, KeyError):
+        with contextlib.suppress(KeyMissingError, CorruptManifestError, TypeError):
             return self._read_mark(commit_key(0))
         return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields
+from dataclasses import Field, fields
 from functools import cache
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -40,22 +40,21 @@ class JsonPart:
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Self:
         """Returns the object that `to_json` wrote; ignores fields of later versions."""
-        return cls(**cls.fields_in(body))
+        return cls(**own_fields(cls, body))
 
     @classmethod
     def fields_in(cls, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the fields that a file holds; raises KeyError if one is missing."""
+        """Returns the fields that a file holds, as far as it holds them."""
         return own_fields(cls, body)
 
 
 def own_fields(kind: Any, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a class that do not stand elsewhere; raises KeyError if one is missing."""
-    layout = _layout(kind)
-    found = {name: body[name] for name in layout.needed}
-    found.update({name: body[name] for name in layout.optional if name in body})
-    for name in layout.tuples:
-        if found.get(name) is not None:
-            found[name] = tuple(found[name])
+    """Returns the fields of a class that do not stand elsewhere, as far as the file holds them."""
+    _, names, tuples = _layout(kind)
+    found = {name: body[name] for name in names if name in body}
+    for name in tuples:
+        if (several := found.get(name)) is not None:
+            found[name] = tuple(several)
     for name, part in kind.PARTS.items():
         if (one := found.get(name)) is not None:
             found[name] = tuple(map(part.from_json, one)) if isinstance(one, tuple) else part.from_json(one)
@@ -67,8 +66,7 @@ class _Layout(NamedTuple):
 
     said: tuple[tuple[str, Any], ...]
     """Their names, each with the value that is left out."""
-    needed: tuple[str, ...]
-    optional: tuple[str, ...]
+    names: tuple[str, ...]
     tuples: tuple[str, ...]
 
 
@@ -78,7 +76,6 @@ def _layout(kind: type[Any]) -> _Layout:
     optional = kind.ONLY_IF_SAID.split()
     return _Layout(
         tuple((f.name, f.default if f.name in optional else _ALWAYS) for f in own),
-        tuple(f.name for f in own if f.default is MISSING),
-        tuple(f.name for f in own if f.default is not MISSING),
+        tuple(f.name for f in own),
         tuple(f.name for f in own if str(f.type).startswith("tuple")),
     )
