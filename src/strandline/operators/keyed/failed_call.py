@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,21 +30,19 @@ from strandline.operators.keyed.record_layout import (
 from strandline.operators.open_windows.record import KEY, KEY_AT, ROWS
 
 
+@dataclass(frozen=True)
 class FailedCall:
     """The call at hand of a loop."""
 
-    def __init__(
-        self, definition: KeyedDefinition, columns: KeyedColumns, sheet: Sheet, problem: Exception | None
-    ) -> None:
-        self._definition = definition
-        self._columns = columns
-        self._sheet = sheet
-        self._problem = problem
+    definition: KeyedDefinition
+    columns: KeyedColumns
+    sheet: Sheet
+    problem: Exception | None
 
     @property
     def _function(self) -> UserFunction:
-        function = self._definition.function
-        if not self._sheet.at[EXPIRING]:
+        function = self.definition.function
+        if not self.sheet.at[EXPIRING]:
             return function.main
         assert function.on_expire is not None
         return function.on_expire
@@ -51,11 +50,11 @@ class FailedCall:
     def error(self, record: Int64s, row: Any, offset: int | None) -> InputError:
         """Returns what is raised about it; the record is the one at hand, after the call."""
         name = self._function.name
-        if self._problem is not None:
-            what = f"{name}: {type(self._problem).__name__}: {self._problem}"
+        if self.problem is not None:
+            what = f"{name}: {type(self.problem).__name__}: {self.problem}"
         else:
             what = f"{name}: {self._reason(record)}"
-        key = self._columns.key_text(int(record[0, KEY]), int(record[0, KEY_AT]))
+        key = self.columns.key_text(int(record[0, KEY]), int(record[0, KEY_AT]))
         place = "at its expiry" if offset is None else f"input offset {offset}"
         return InputError(
             what,
@@ -66,7 +65,7 @@ class FailedCall:
 
     def _reason(self, record: Int64s) -> str:
         """Returns what a call that did not raise has done wrong."""
-        d, at = self._definition, self._sheet.at
+        d, at = self.definition, self.sheet.at
         returned, emit = int(at[RETURNED]), d.function.emit
         if returned < 0 or returned >= 2 * CLOSE or returned & (CLOSE - 1) > emit:
             return f"it returned {returned}: not 0, sl.EMIT, sl.CLOSE or their sum" + (
@@ -75,17 +74,17 @@ class FailedCall:
         found = _unfit(d.program.state, d.program.state.checks, record, "state")
         first = int(at[RESULTS])
         for i in range(first, first + (returned & (CLOSE - 1))):
-            found = found or _unfit(d.program.results, d.program.results.checks, self._sheet.results[i : i + 1], "out")
+            found = found or _unfit(d.program.results, d.program.results.checks, self.sheet.results[i : i + 1], "out")
         return found or "it failed"
 
     def _line(self, record: Int64s, row: Any) -> str:
         """Returns the line of the user's function, found by calling it in plain Python."""
-        d, function = self._definition, self._function
+        d, function = self.definition, self._function
         assert function.function is not None
         before = record.copy()
-        before[0, STATE_BEGIN:] = self._sheet.before
+        before[0, STATE_BEGIN:] = self.sheet.before
         kinds = dict(d.function.state)
-        values = {name: self._columns.value(before, d.program.state, name) for name in kinds}
+        values = {name: self.columns.value(before, d.program.state, name) for name in kinds}
         state = PlainRecord(kinds, values, is_new=bool(record[0, ROWS] == 0))
         results = [PlainRecord(dict(d.function.output)) for _ in range(d.function.emit)]
         out = results[0] if d.function.emit == 1 else results
@@ -94,13 +93,13 @@ class FailedCall:
         return failing_line(function.function, (state, self._row(row), out))
 
     def _row(self, row: Any) -> PlainRecord:
-        d, kinds = self._definition, dict(self._definition.types)
+        d, kinds = self.definition, dict(self.definition.types)
         values: dict[str, Any] = {}
         for name in d.program.reads:
             is_null = name in d.program.asks and bool(row[NULL + name])
             values[name] = None if is_null else row[name].item()
             if kinds[name] in BYTES and not is_null:
-                text = self._columns.text(np.array([row[name]]))
+                text = self.columns.text(np.array([row[name]]))
                 values[name] = text.decode() if kinds[name] == "string" else text
         return PlainRecord(kinds, values)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -76,24 +77,24 @@ def _nulls(layout: WordLayout, words: Int64s) -> npt.NDArray[np.bool_]:
     return flags.reshape(len(words), 8 * (layout.width - layout.nulls_at))[:, : len(layout.columns)]
 
 
+@dataclass(frozen=True)
 class KeyedColumns:
     """Words of results, or records of keys, as columns. They may refer to bytes of the state and of the batch."""
 
-    def __init__(self, definition: KeyedDefinition, state: State, batch: Batch = NO_BATCH) -> None:
-        self._definition = definition
-        self._state = state
-        self._batch = batch
+    definition: KeyedDefinition
+    state: State
+    batch: Batch = NO_BATCH
 
     def results(self, words: Int64s) -> list[pa.Array]:
         """Returns the columns of results."""
-        d = self._definition
+        d = self.definition
         output = self._columns(d.program.results, words, [kind for _, kind in d.function.output])
         key = self._key(words[:, RESULT_KEY], words[:, RESULT_KEY_AT])
         return [*key, self._time(words[:, RESULT_TIME_WORD]), *output]
 
     def footprints(self, records: Int64s, open_keys: int) -> list[pa.Array]:
         """Returns the columns of footprints: key and last time, no output, then the control columns."""
-        d, rows = self._definition, len(records)
+        d, rows = self.definition, len(records)
         nothing = [null_column(kind, rows) for _, kind in d.function.output]
         words = [records[:, T], np.full(rows, open_keys), records[:, ROWS_WORD], records[:, OPENED_WORD]]
         control = [pa.array(w, pa.int64()) for w in (*words, np.full(rows, d.function.version))]
@@ -103,7 +104,7 @@ class KeyedColumns:
 
     def closings(self, words: Int64s) -> list[pa.Array]:
         """Returns the columns of keys that closed: key, last time, and which tuple had opened it."""
-        d, rows = self._definition, len(words)
+        d, rows = self.definition, len(words)
         control = [null_column(kind, rows) for _, kind in d.control_columns]
         control[[name for name, _ in d.control_columns].index(OPENED)] = pa.array(words[:, 2], pa.int64())
         nothing = [null_column(kind, rows) for _, kind in d.function.output]
@@ -112,7 +113,7 @@ class KeyedColumns:
     def key_text(self, word: int, at: int) -> str:
         """Returns a key, for messages."""
         columns = self._key(np.array([word]), np.array([at]))
-        names = [name for name, _ in self._definition.key]
+        names = [name for name, _ in self.definition.key]
         return ", ".join(f"{name}={column[0].as_py()!r}" for name, column in zip(names, columns, strict=True))
 
     def value(self, words: Int64s, layout: WordLayout, name: str) -> Any:
@@ -131,15 +132,15 @@ class KeyedColumns:
 
     def text(self, reference: Int64s) -> bytes:
         """Returns the bytes that one reference refers to."""
-        return bytes(gathered(reference, self._state, self._batch)[1])
+        return bytes(gathered(reference, self.state, self.batch)[1])
 
     def _key(self, words: Int64s, at: Int64s) -> list[pa.Array]:
-        codec = self._definition.key_codec
-        starts, data = (_NOWHERE, _NO_BYTES) if codec.fits_word else gathered(at, self._state, self._batch)
+        codec = self.definition.key_codec
+        starts, data = (_NOWHERE, _NO_BYTES) if codec.fits_word else gathered(at, self.state, self.batch)
         return codec.decode(np.ascontiguousarray(words), at, starts, data)
 
     def _time(self, words: Int64s) -> pa.Array:
-        return from_words(words, np.ones(len(words), np.uint8), self._definition.time_type)
+        return from_words(words, np.ones(len(words), np.uint8), self.definition.time_type)
 
     def _columns(self, layout: WordLayout, words: Int64s, kinds: Sequence[str]) -> list[pa.Array]:
         nulls = _nulls(layout, words)
@@ -150,7 +151,7 @@ class KeyedColumns:
 
     def _column(self, words: Int64s, valid: Bytes, kind: str) -> pa.Array:
         if kind in BYTES:
-            starts, data = gathered(np.where(valid, words, 0), self._state, self._batch)
+            starts, data = gathered(np.where(valid, words, 0), self.state, self.batch)
             return from_bytes(starts, data, valid, kind)
         return from_doubles(words, valid, kind) if kind in FLOATS else from_words(words, valid, kind)
 

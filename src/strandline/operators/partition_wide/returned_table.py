@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,40 +16,40 @@ if TYPE_CHECKING:
     from strandline.operators.partition_wide.definition import PartitionWideDefinition
 
 
+@dataclass(frozen=True)
 class ReturnedTable:
     """A table that a method of this operator has returned, if it is one."""
 
-    def __init__(self, definition: PartitionWideDefinition, method: str, value: Any, where: str) -> None:
-        self._definition = definition
-        self._method = f"{definition.of.name}.{method}"
-        self._value = value
-        self._where = where
+    definition: PartitionWideDefinition
+    method: str
+    value: Any
+    where: str
 
     def columns(self, promised: int | None) -> list[pa.Array] | None:
         """Returns the columns of results, None if there are none; raises InputError about what they must not be.
 
         No result may be older than `promised`: consumers may rely on that already.
         """
-        if self._value is None:
+        if self.value is None:
             return None
-        if not isinstance(self._value, pa.Table | pa.RecordBatch):
-            raise self._wrong(f"returned {type(self._value).__name__}", "return a pyarrow.Table, or None")
-        wanted = [name for name, _ in self._definition.result_columns]
-        found = list(self._value.schema.names)
+        if not isinstance(self.value, pa.Table | pa.RecordBatch):
+            raise self._wrong(f"returned {type(self.value).__name__}", "return a pyarrow.Table, or None")
+        wanted = [name for name, _ in self.definition.result_columns]
+        found = list(self.value.schema.names)
         if sorted(found) != sorted(wanted):
             raise self._wrong(
                 f"returned the columns {', '.join(found) or 'none'}; output has {', '.join(wanted)}",
                 "return each column of output once",
                 SchemaError,
             )
-        if not self._value.num_rows:
+        if not self.value.num_rows:
             return None
-        columns = [self._cast(name, arrow_type(kind)) for name, kind in self._definition.result_columns]
-        self._check_times(columns[wanted.index(self._definition.result_time)], promised)
+        columns = [self._cast(name, arrow_type(kind)) for name, kind in self.definition.result_columns]
+        self._check_times(columns[wanted.index(self.definition.result_time)], promised)
         return columns
 
     def _cast(self, name: str, wanted: pa.DataType) -> pa.Array:
-        column = self._value.column(name)
+        column = self.value.column(name)
         array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
         if array.type == wanted:
@@ -67,7 +68,7 @@ class ReturnedTable:
             ) from None
 
     def _check_times(self, times: pa.Array, promised: int | None) -> None:
-        name = self._definition.result_time
+        name = self.definition.result_time
         if times.null_count:
             raise self._wrong(
                 f"returned {plural(times.null_count, 'result')} without a time ({name} is null)",
@@ -85,7 +86,7 @@ class ReturnedTable:
             )
 
     def _wrong(self, what: str, todo: str, kind: type[InputError] = InputError) -> InputError:
-        return kind(f"{self._method} {what}", where=self._where, todo=todo)
+        return kind(f"{self.definition.of.name}.{self.method} {what}", where=self.where, todo=todo)
 
 
 def _is_alike(found: pa.DataType, wanted: pa.DataType) -> bool:
