@@ -213,5 +213,5 @@ def test_a_function_that_only_this_process_has_is_refused() -> None:
 
     documented = {"summary": "twice", "description": "twice"}
     pc.register_scalar_function(twice, "twice_of_a_user", documented, {"x": pa.int64()}, pa.int64())
-    with pytest.raises(OptionError, match="twice_of_a_user is not one of Arrow's own functions"):
+    with pytest.raises(OptionError, match="twice_of_a_user is a function of this process"):
         _formula(pc.Expression._call("twice_of_a_user", [PIECES]))
