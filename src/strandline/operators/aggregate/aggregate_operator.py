@@ -25,9 +25,8 @@ from strandline.operators.open_windows.arrays import DONE, FRESH, NO_BATCH, OVER
 from strandline.operators.open_windows.byte_arena import held_bytes
 from strandline.operators.open_windows.record import END, OPENED, START
 from strandline.operators.open_windows.timers import count_due
-from strandline.operators.open_windows.window_state import WindowState
 from strandline.operators.open_windows.windows_at_work import OpenWindows
-from strandline.operators.operator import OnError, Saved
+from strandline.operators.operator import Saved
 
 _ROWS_MAX = 1 << 20
 """Rows that go through a kernel at once: bounds what a step needs beside the state."""
@@ -38,13 +37,8 @@ _WINDOWS_MAX = 1 << 17
 class AggregateOperator(OpenWindows):
     """A definition with its open windows."""
 
+    definition: AggregateDefinition
     aside: OneTableAside
-
-    def __init__(self, definition: AggregateDefinition, state: WindowState, on_error: OnError = "stop") -> None:
-        super().__init__(state)
-        self.definition = definition
-        self.on_error = on_error
-        self.aside = self._nothing_aside()
 
     def _nothing_aside(self) -> OneTableAside:
         d = self.definition

@@ -50,6 +50,7 @@ from strandline.units import END_OF_TIME
 class BarrierOperator(OpenWindows):
     """A definition with the tuples that wait: N is how many."""
 
+    definition: BarrierDefinition
     state: WaitingState
     aside: BarrierAside
 
@@ -57,10 +58,7 @@ class BarrierOperator(OpenWindows):
     due = END_OF_TIME
 
     def __init__(self, definition: BarrierDefinition, state: WaitingState, on_error: OnError = "stop") -> None:
-        super().__init__(state)
-        self.definition = definition
-        self.on_error = on_error
-        self.aside = self._nothing_aside()
+        super().__init__(definition, state, on_error)
         self._written = 0
         self._entered: list[Int64s] = []
         """Records and places of tuples that began to wait since the last `save`."""

@@ -57,14 +57,11 @@ _NO_ROWS: npt.NDArray[Any] = np.empty(0, np.uint8)
 class KeyedOperator(OpenWindows):
     """A definition with the states of its keys."""
 
+    definition: KeyedDefinition
     aside: OneTableAside
 
     def __init__(self, definition: KeyedDefinition, state: WindowState, on_error: OnError = "stop") -> None:
-        super().__init__(state)
-        self.definition = definition
-        self.on_error = on_error
-        self.aside = self._nothing_aside()
-        """The tuples and windows that this step has set aside."""
+        super().__init__(definition, state, on_error)
         if not state.open_windows:
             self._is_of_this_version()
         self.must_save_all = bool(state.arrays.header[FUNCTION] != definition.function.version)

@@ -20,14 +20,17 @@ from strandline.operators.open_windows.window_footprints import (
     still_open,
 )
 from strandline.operators.open_windows.window_state import WindowState
-from strandline.operators.operator import Extent, Footprints, Limits, Operator, StateImage
+from strandline.operators.operator import Definition, Extent, Footprints, Limits, OnError, Operator, StateImage
 
 
 class OpenWindows(Operator):
     """The open windows of a partition, for an operator that says how they are written as columns."""
 
-    def __init__(self, state: WindowState) -> None:
+    def __init__(self, definition: Definition, state: WindowState, on_error: OnError = "stop") -> None:
+        self.definition = definition
         self.state = state
+        self.on_error = on_error
+        self.aside = self._nothing_aside()
         self.opened = 0
         self._fresh: list[Int32s] = []
 
