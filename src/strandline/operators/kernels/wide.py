@@ -30,6 +30,7 @@ def _words(number: int) -> tuple[int, int]:
 MAX_LOW, MAX_HIGH = _words(10**DIGITS_MAX - 1)
 MIN_LOW, MIN_HIGH = _words(1 - 10**DIGITS_MAX)
 """The largest and the smallest number that a decimal can be."""
+_SMALL = (1 << 62) // 20_000
 _TENTH_LOW, _TENTH_HIGH = _words(10 ** (DIGITS_MAX - 1) - 1)
 
 
@@ -51,11 +52,14 @@ def _divide(low: Int64s, high: Int64s, n: Int64s, digits: int, out: Int64s, fits
         a, b = low[i], high[i]
         if is_negative:
             a, b = -a, ~b + (1 if a == 0 else 0)
+        if b == 0 and 0 <= a < _SMALL and digits <= 4:  # one word has room for all of it
+            for _ in range(digits):
+                a *= 10
+            quotient_low = (2 * a + count) // (2 * count)
+            out[i, 0], out[i, 1] = (-quotient_low, -1) if is_negative and quotient_low else (quotient_low, 0)
+            continue
         quotient_low, quotient_high, rest = 0, 0, 0
-        bits = 128
-        if b == 0 and a >= 0:
-            bits, quotient_low, rest = 0, a // count, a % count
-        for bit in range(bits - 1, -1, -1):  # counts are far below 2**60, so that ten times a rest fits a word
+        for bit in range(127, -1, -1):  # counts are far below 2**60, so that ten times a rest fits a word
             digit = (b >> (bit - 64)) & 1 if bit >= 64 else (a >> bit) & 1
             rest = 2 * rest + digit
             quotient_high = quotient_high << 1 | ((quotient_low >> 63) & 1)
