@@ -234,7 +234,7 @@ def test_functions_return_numbers() -> None:
 
 def test_a_function_is_shown_by_its_name() -> None:
     assert repr(divides) == "<keyed function divides>"
-    with pytest.raises(OptionError, match="keyed: <keyed function divides> is one already"):
+    with pytest.raises(OptionError, match="keyed: <keyed function divides> is a keyed function already"):
         sl.keyed(state="n long", output="n long")(divides)
 
 
