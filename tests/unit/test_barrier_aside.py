@@ -69,7 +69,7 @@ def test_without_leave_to_set_aside_a_long_key_stops_it_and_says_where(tmp_path:
     case.append(0, {0: rows(0, "a", LONG, LONG)})
     case.append(1, {0: rows(0, "a")})
     case.finish()
-    with pytest.raises(InputError, match=r"no barrier can take: a key .* 1 more like it") as raised:
+    with pytest.raises(InputError, match=r"the barrier cannot take a tuple: a key .* 1 more like it") as raised:
         case.drain()
     assert "input left, place 2" in str(raised.value)
     assert list(case.output.blocks(0)) == []

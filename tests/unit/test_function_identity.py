@@ -153,7 +153,7 @@ def test_without_source_the_code_is_the_identity() -> None:
     assert text(made("row in {'a', 'b', 'c'}")).startswith("code ")
     assert run(made("f(row) + n", f=made("row + 1"), n=2), 1) == 4
     assert run(made("row < math.pi", math=math), 3.0)
-    with pytest.raises(OptionError, match=r"reads cfg\.LIMIT, and its source cannot be had") as refused:
+    with pytest.raises(OptionError, match=r"reads cfg\.LIMIT, and its source cannot be read") as refused:
         text(made("row > cfg.LIMIT", cfg=cfg))
     assert "limit = cfg.LIMIT before it" in refused.value.todo
 
@@ -229,9 +229,9 @@ def test_what_comes_out_otherwise_each_time_is_refused(draw: Any) -> None:
     def luck(row: Any) -> bool:
         return bool(row > draw())
 
-    with pytest.raises(OptionError, match="draw comes out otherwise each time"):
+    with pytest.raises(OptionError, match="draw gives another value each time"):
         text(luck)
-    with pytest.raises(OptionError, match=r"np.random.rand comes out otherwise each time"):
+    with pytest.raises(OptionError, match=r"np.random.rand gives another value each time"):
         text(lambda row: row > np.random.rand())  # noqa: NPY002
 
 

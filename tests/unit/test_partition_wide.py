@@ -147,7 +147,7 @@ def test_the_policy_is_instant_unless_another_is_chosen_and_never_cec() -> None:
     assert repr(applied.policy) == 'instant("10 s")'
     assert repr(applied.checkpoint(sl.none()).policy) == "none()"
     assert "Running(poison=0, rate=0.25)" in repr(applied)
-    with pytest.raises(OptionError, match="the state of Running is one object, saved whole"):
+    with pytest.raises(OptionError, match="saves single windows, and the state of Running is one object"):
         applied.checkpoint(sl.cec())
     with pytest.raises(OptionError, match=r"apply\(Running\) is a class"):
         source.apply(Running)
