@@ -18,6 +18,7 @@ from strandline.cli.consumers import consumers
 from strandline.cli.demo import demo
 from strandline.cli.graph import graph
 from strandline.cli.inspect import inspect
+from strandline.cli.papers import papers
 from strandline.cli.replay import replay
 from strandline.cli.run import run
 from strandline.cli.tail import tail
@@ -113,6 +114,7 @@ _add(consumers, "consumers streams/items --forget report")
 _add(collect, 'collect streams/items --grace "2 h"')
 _add(warm_up, "warm-up streams/average")
 _add(bench, "bench persist --size small --json")
+_add(papers, "papers cec-fig6 --out papers-run")
 
 
 def main() -> None:

@@ -1,0 +1,1 @@
+"""The figures and tables of the four papers, measured again: `strandline papers`."""

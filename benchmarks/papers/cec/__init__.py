@@ -1,0 +1,1 @@
+"""The figures of this paper, one experiment a file."""
