@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import TypeGuard, get_args
 
 import pytest
+from typer.main import get_command
 
+from strandline.cli.app import app
 from strandline.cli.bench import WORKLOADS
 from strandline.log.operator_state.outage import State
 from strandline.log.stream import reason
@@ -22,7 +24,9 @@ SOURCE = ROOT / "src" / "strandline"
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 INTERNALS = (ROOT / "docs" / "internals.md").read_text()
+REFERENCE = (ROOT / "docs" / "reference.md").read_text()
 BENCHMARKS = (ROOT / "docs" / "benchmarks.md").read_text()
+COMMANDS = list(get_command(app).commands)  # type: ignore[attr-defined]
 REASONS = [value for name, value in vars(reason).items() if name.isupper() and name != "IN_NAME"]
 REASONS += [barrier_columns.REASON, join_aside.WHERE]
 REASONS += [keyed_operator.FUNCTION_RAISED, partition_operator.PROCESS_RAISED]
@@ -62,6 +66,12 @@ def test_the_glossary_has_each_state_of_an_operator_with_a_bound(state: str) -> 
 def test_the_page_of_benchmarks_has_the_command_and_the_fields_of_each(name: str) -> None:
     assert re.search(rf"^strandline bench {name} ", BENCHMARKS, re.MULTILINE)
     assert re.search(rf"^## (.*, )?{name}\b", BENCHMARKS, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_reference_has_each_command_and_its_options(command: str) -> None:
+    assert re.search(rf"^\\| `strandline {command}[` ]|`strandline {command} ", REFERENCE, re.MULTILINE)
+    assert re.search(rf"^\\| `{command}[` ]", REFERENCE, re.MULTILINE)
 
 
 def row(word: str) -> str:
