@@ -17,7 +17,7 @@ from strandline.inputs.stream_definition import definition_of
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec
-from strandline.operators.keyed.definition import KeyedDefinition
+from strandline.operators.keyed.definition import KeyedDefinition, shared_program
 from strandline.operators.keyed.keyed_function import keyed
 from strandline.operators.keyed.record_layout import EMIT
 from strandline.operators.one_table import GivenInput
@@ -261,6 +261,37 @@ def test_a_definition_travels_with_its_function() -> None:
     assert there.function.main.text == d.function.main.text
     rows = [_row(1, second) for second in range(3)]
     assert uninterrupted(there, rows, 99) == uninterrupted(d, rows, 99)
+
+
+def farewell(state: Any, out: Any) -> int:
+    out[0].word = "gone"
+    return EMIT
+
+
+@keyed(state="n long", output="word string", expire=1_000, on_expire=farewell, emit=2)
+def greeting(state: Any, row: Any, out: Any) -> int:
+    state.n += 1
+    out[0].word = "first" if state.n == 1 else "again"
+    return EMIT
+
+
+@keyed(state="n long", output="n long")
+def spelled(state: Any, row: Any, out: Any) -> int:
+    state.n += 1
+    out.n = 1 if row.s == "ä" else 0
+    return EMIT
+
+
+@pytest.mark.parametrize("function", [greeting, spelled])
+def test_a_function_knows_its_texts_in_the_first_step_of_a_process(function: Any) -> None:
+    """A worker gets the function uncompiled: its texts are found when it is compiled."""
+    d = definition(function)
+    rows = [{**_row(1, second), "s": text} for second, text in enumerate(["ä", "a", "ä"])]
+    rows.append(_row(2, 5_000))
+    expected = uninterrupted(d, rows, 9_999)
+    shared_program.cache_clear()  # as in a process that has just begun
+    there = cloudpickle.loads(cloudpickle.dumps(d))
+    assert uninterrupted(there, rows, 9_999) == expected
 
 
 @keyed(state="n long", output="n long")

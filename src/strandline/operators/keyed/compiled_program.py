@@ -78,7 +78,7 @@ class Program:
         """Returns the function, compiled: the loops around it could not do that, they allocate nothing."""
         function = self._known(one)
         names = {SAME_TEXT: same_text, TEXT_LENGTH: text_length}
-        parts = [self._rewritten(one, self.constants), *one.identity.parts[1:]]
+        parts = [self._rewritten(one, self._texts), *one.identity.parts[1:]]
         made = compiled(function, parts, names, boundscheck=self.function.emit > 1)
         state, row, result = (from_dtype(d) for d in (self.state.record, self.row, self.results.record))
         out = result if self.function.emit == 1 else types.Array(result, 1, "C")
@@ -125,9 +125,14 @@ class Program:
             )
         return one.function
 
-    @cached_property
+    @property
     def constants(self) -> list[bytes]:
-        """Texts that the functions have in them; all of them once both are compiled."""
+        """The texts in the functions. Compiling finds them, so this compiles the functions."""
+        self.check()
+        return self._texts
+
+    @cached_property
+    def _texts(self) -> list[bytes]:
         return []
 
     @cached_property

@@ -230,7 +230,7 @@ class KeyedDefinition(OneTableDefinition):
     def program(self) -> Program:
         """The functions, compiled when they are first called; the same for all definitions that are equal."""
         is_known = self.function.main.function is not None
-        return _program(self.function, self.types, self.key_codec.fits_word, is_known)
+        return shared_program(self.function, self.types, self.key_codec.fits_word, is_known)
 
     @property
     def width(self) -> int:
@@ -258,7 +258,7 @@ class KeyedDefinition(OneTableDefinition):
 
 
 @lru_cache(maxsize=64)
-def _program(function: KeyedFunction, types: Columns, word_key: bool, is_known: bool) -> Program:
+def shared_program(function: KeyedFunction, types: Columns, word_key: bool, is_known: bool) -> Program:
     """Returns a program that all definitions of one text share: compiling it takes seconds."""
     return Program(function, dict(types), word_key)
 
