@@ -30,7 +30,7 @@ def window_text(window: Mapping[str, Any], *, is_timestamp: bool) -> str:
     return f"{kind} windows of {span(size)}" + ("" if advance == size else f", a new one every {span(advance)}")
 
 
-def join_text(windows: Mapping[str, Any], *, is_timestamp: bool) -> str:
+def join_text(windows: Mapping[str, Any], *, is_timestamp: bool, is_self: bool = False) -> str:
     """Returns the text of a join's windows, from their JSON in stream.json.
 
     >>> join_text({"within": [-5_000_000, 600_000_000], "how": "left"}, is_timestamp=True)
@@ -39,17 +39,20 @@ def join_text(windows: Mapping[str, Any], *, is_timestamp: bool) -> str:
     'join of the last 1,024 of left and the last 0 of right, of a partition'
     >>> join_text({"within": [0, 5], "how": "inner", "match": "any"}, is_timestamp=False)
     'inner join, right 0 to 5 after left, whatever the keys'
+    >>> join_text({"within": [-5, 5], "how": "inner"}, is_timestamp=False, is_self=True)
+    'inner self join, right -5 to 5 after left'
     """
+    join = "self join" if is_self else "join"
     any_key = ", whatever the keys" if windows.get("match") == "any" else ""
     if "within" not in windows:
         sizes = f"the last {windows['left']:,} of left and the last {windows['right']:,} of right"
-        return f"join of {sizes}, of a {windows['per']}{any_key}"
+        return f"{join} of {sizes}, of a {windows['per']}{any_key}"
 
     def span(value: int) -> str:
         return f"{'-' if value < 0 else ''}{exact_duration(abs(value))}" if is_timestamp else f"{value:,}"
 
     low, high = map(span, windows["within"])
-    return f"{windows['how']} join, right {low} to {high} after left{any_key}"
+    return f"{windows['how']} {join}, right {low} to {high} after left{any_key}"
 
 
 def version_text(version: int) -> str:

@@ -139,3 +139,27 @@ def test_results_equal_those_of_sparks_own_join_and_of_sql(
     matched = sum("left_at=None" not in row and "right_at=None" not in row for row in found)
     assert matched > 200
     assert (len(found) > matched) == (how != "inner")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_a_stream_joined_with_itself_gives_what_sql_gives_without_each_tuple_and_itself(
+    spark: SparkSession, streams: tuple[sl.Stream, sl.Stream], how: Any, tmp_path: Path
+) -> None:
+    stream = streams[0]
+    join = stream.join(stream, within=("-2 s", "3 s"), how=how).where(lambda left, right: left.v <= right.v)
+    join.start(spark, str(tmp_path / "joined"), trigger="available-now").await_termination()
+    found = compared(sl.stream(str(tmp_path / "joined")).read(spark).collect())
+
+    one = stream.read(spark, positions=True)
+    one, other = (one.select(*(F.col(c).alias(f"{side}_{c}") for c in one.columns)) for side in ("left", "right"))
+    condition = F.expr(
+        "left_k = right_k AND left_v <= right_v AND "
+        "right_at >= left_at - INTERVAL 2 SECONDS AND right_at <= left_at + INTERVAL 3 SECONDS AND "
+        "(left__partition != right__partition OR left__offset != right__offset)"
+    )
+    own = [f"{side}_{c}" for side in ("left", "right") for c in TYPES.names if c != "k"]
+    time = F.greatest("left_at", "right_at").alias("time")
+    expected = one.join(other, condition, HOW[how]).select(F.coalesce("left_k", "right_k").alias("k"), time, *own)
+    assert found == compared(expected.collect())
+    assert len(found) > 200

@@ -8,6 +8,7 @@ The rules, each in one place below:
   is kept itself.
 - A tuple of an outer side that met nothing comes out when its reach is over: in the order of the time at which it is,
   then of arrival. Before a tuple of time t comes what was over before t. So no cut changes the order.
+- A stream that is joined with itself has each tuple on both sides, on the right first. It does not meet itself.
 - A key with a null in it matches nothing. With match="any" keys do not matter at all.
 - A pair for which the condition raises is no result; it is set aside once, not again in a replay.
 - What is kept of a side is in footprints up to some tuple, and in the input from there on. The first tuple that is not
@@ -109,6 +110,8 @@ class PlainJoin:
     def _match(self, old: _Tuple, new: _Tuple) -> bool:
         windows = self.definition.windows
         left, right = (old, new) if new.side == RIGHT else (new, old)
+        if old.ordinal == new.ordinal:
+            return False
         if not windows.meets_any and (old.key != new.key or None in new.key):
             return False
         if windows.is_band and not windows.low <= right.time - left.time <= windows.high:
@@ -139,7 +142,7 @@ class PlainJoin:
             for t in self.kept[side]
             if windows.outer[side] and not t.is_settled and t.time + windows.reach[side] < boundary
         ]
-        over.sort(key=lambda t: (t.time + windows.reach[t.side], t.ordinal))
+        over.sort(key=lambda t: (t.time + windows.reach[t.side], t.ordinal, -t.side))
         for t in over:
             t.is_settled = True
         for side in SIDES:
@@ -278,16 +281,15 @@ class PlainJoin:
 
     def load(self, newest_first: Iterable[Row]) -> None:
         """Takes in the newest footprint of each tuple; each has the output offset at which it stands."""
-        newest: dict[int, Row] = {}
+        newest: dict[tuple[int, int], Row] = {}
         for row in newest_first:
-            newest.setdefault(row[ORDINAL_COLUMN], row)
-        for ordinal in sorted(newest):
-            side = newest[ordinal][SIDE_COLUMN]
-            self._take(side, self._row(newest[ordinal]))
+            newest.setdefault((row[ORDINAL_COLUMN], row[SIDE_COLUMN]), row)
+        for ordinal, side in sorted(newest):
+            self._take(side, self._row(newest[ordinal, side]))
             self.saved[side] = ordinal
         self.groups = []
-        for t in sorted(self._every(), key=lambda t: int(newest[t.ordinal]["_offset"])):
-            position = newest[t.ordinal]["_offset"]
+        for t in sorted(self._every(), key=lambda t: int(newest[t.ordinal, t.side]["_offset"])):
+            position = newest[t.ordinal, t.side]["_offset"]
             last = self.groups[-1] if self.groups else None
             if last is not None and self._continues(last, t, position):
                 last.tuples.append(t)
@@ -328,8 +330,8 @@ class PlainJoin:
 
 def serialised(left: Sequence[Row], right: Sequence[Row]) -> list[tuple[int, Row]]:
     """The rows of both sides in the order of their places, each with its side."""
-    both = [(row["_offset"], side, row) for side, rows in enumerate((left, right)) for row in rows]
-    return [(side, row) for _, side, row in sorted(both, key=lambda found: found[0])]
+    both = [(row["_offset"], -side, row) for side, rows in enumerate((left, right)) for row in rows]
+    return [(-side, row) for _, side, row in sorted(both, key=lambda found: found[:2])]
 
 
 def _number(time: Any) -> int:

@@ -87,10 +87,36 @@ def test_a_join_is_written_as_it_is_meant() -> None:
     payments.finish()
     assert [(r["id"], r["amount"], r["paid"]) for r in run.step().to_pylist()] == [(1, 9.0, None)]
     assert "Join(" in repr(join)
-    with pytest.raises(OptionError, match="left and right are the same stream"):
-        orders.join(orders, within="10 s")
     with pytest.raises(OptionError, match="left of the join is"):
         sl.union(orders, payments).join(payments, within="10 s")
+
+
+def test_a_stream_joined_with_itself_is_one_input_and_no_tuple_meets_itself() -> None:
+    readings = feed("id long, at timestamp, n long")
+    join = readings.where(pc.field("n") > 1).join(readings.where(pc.field("n") < 9), within="10 s", how="left")
+    assert "left self join" in repr(join)
+    assert len(join.inputs) == 1
+    run = sl.testing.run(join.checkpoint(sl.cec(replay=1)))
+    readings.add([(1, f"2026-01-01 00:00:0{n}", n) for n in (1, 2, 5)])
+    readings.add([(2, "2026-01-01 00:00:05", 7), (1, "2026-01-01 00:00:05", 9)])
+    run.step()
+    run.crash()
+    readings.finish()
+    run.step()
+    met = sorted((row["left_n"], row["right_n"]) for row in run.rows if row["right_n"] is not None)
+    assert met == [(2, 1), (2, 5), (5, 1), (5, 2), (9, 1), (9, 2), (9, 5)]
+    assert [row["left_n"] for row in run.rows if row["right_n"] is None] == [7], "7 is the only one of its key"
+
+    before = sl.testing.run(readings.join(readings, left=sl.count_window(2), right=sl.count_window(0)))
+    before.step()
+    assert sorted((row["left_n"], row["right_n"]) for row in before.rows) == [(1, 2), (1, 5), (2, 5), (2, 9), (5, 9)]
+    with pytest.raises(OptionError, match="needs a window of tuples on the left only") as refused:
+        readings.join(readings, left=sl.count_window(2), right=sl.count_window(1))
+    assert "right=count_window(0)" in refused.value.todo
+
+    plain = readings.join(readings, within="10 s").definition
+    assert JoinDefinition.from_json(plain.to_json()) == plain
+    assert JoinDefinition.from_json({**plain.to_json(), "self": False}) != plain
 
 
 def test_a_window_of_no_tuples_is_for_joins_and_a_join_has_one_condition() -> None:

@@ -46,6 +46,7 @@ def test_others_are_refused_with_what_differs(other: StreamSpec, kind: type[Stra
     assert caught.value.todo
 
 
-def test_one_stream_is_not_several() -> None:
-    with pytest.raises(OptionError, match="1 input"):
-        require_serialisable({"a": A})
+def test_one_stream_has_to_keep_time_to_be_joined_with_itself() -> None:
+    require_serialisable({"a": A})
+    with pytest.raises(OptionError, match="a has no lateness"):
+        require_serialisable({"a": replace(A, lateness=None)})

@@ -134,8 +134,6 @@ def test_what_a_shape_must_keep_and_what_cannot_be_shaped_is_said() -> None:
         a.select("id", m="n").join(b, within=4)
     with pytest.raises(OptionError, match="left of the join is"):
         sl.union(a, b).where(POSITIVE).join(b, within=4)
-    with pytest.raises(OptionError, match="are the same stream"):
-        a.where(POSITIVE).join(a, within=4)
     with pytest.raises(SchemaError, match="another one has no column 'm'"):
         sl.union(a.select("id", "at", m="n"), b).window(sl.time_window(6)).aggregate(total=sl.sum("m"))
 

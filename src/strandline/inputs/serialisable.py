@@ -11,8 +11,6 @@ from strandline.log.stream.spec import StreamSpec
 
 def require_serialisable(inputs: Mapping[str, StreamSpec]) -> None:
     """Raises if these streams, by what they are called, cannot be serialised: says in what they differ."""
-    if len(inputs) < 2:
-        raise OptionError(f"{len(inputs)} input where several are needed", todo="give two or more streams")
     by_id: dict[str, str] = {}
     for name, spec in inputs.items():
         if spec.id in by_id:

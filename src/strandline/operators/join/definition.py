@@ -59,10 +59,19 @@ class JoinDefinition(Definition):
     where: Predicate | None = None
     group: int = GROUP
     shapes: InputShapes = UNSHAPED
+    is_self: bool = False
+    """True if both sides are one input: a stream that is joined with itself. No tuple meets itself."""
 
     @classmethod
     def of(
-        cls, left: JoinInput, right: JoinInput, windows: JoinWindows, where: Any = None, group: int = GROUP
+        cls,
+        left: JoinInput,
+        right: JoinInput,
+        windows: JoinWindows,
+        where: Any = None,
+        group: int = GROUP,
+        *,
+        is_self: bool = False,
     ) -> JoinDefinition:
         """Returns the join of two inputs; raises OptionError or SchemaError if there can be none."""
         if isinstance(group, bool) or not isinstance(group, int) or group < 1:
@@ -89,12 +98,19 @@ class JoinDefinition(Definition):
             predicate,
             group,
             InputShapes.of([left.shape, right.shape]),
+            is_self,
         )
         made.require_sound()
         return made
 
     def require_sound(self) -> None:
         """Raises SchemaError or OptionError if there can be no such join."""
+        if self.is_self and self.windows.sizes[RIGHT]:
+            raise OptionError(
+                "join: a stream that is joined with itself needs a window of tuples on the left only, for both sides "
+                "are the same tuples",
+                todo="write left=count_window(n), right=count_window(0): each tuple meets the n before it; or within=",
+            )
         names = [name for name, _ in self.result_columns]
         lower = [name.lower() for name in names]  # Spark does not tell them apart
         for name in names:
@@ -120,6 +136,12 @@ class JoinDefinition(Definition):
         """The columns that are taken in of each input: all that its shape leaves."""
         keys = [c for c, _ in self.key]
         return tuple((*keys, *(c for c, _ in self.columns[side])) for side in SIDES)
+
+    @property
+    def reads(self) -> tuple[tuple[str, ...], ...]:
+        """The columns of each input that the shapes of its sides need."""
+        left, right = super().reads
+        return (tuple(dict.fromkeys((*left, *right))),) if self.is_self else (left, right)
 
     @property
     def has_times(self) -> bool:
@@ -211,7 +233,7 @@ class JoinDefinition(Definition):
         >>> definition.text(is_timestamp=True)
         'left join, right -5 s to 10 min after left, where left.a > 1 (version 2)'
         """
-        text = join_text(self.windows.to_json(), is_timestamp=is_timestamp)
+        text = join_text(self.windows.to_json(), is_timestamp=is_timestamp, is_self=self.is_self)
         if self.where is None:
             return text
         return f"{text}, where {self.where.text}{version_text(self.where.version)}"
@@ -223,6 +245,7 @@ class JoinDefinition(Definition):
             "times": list(self.times),
             "columns": [[[c, type_json(kind)] for c, kind in self.columns[side]] for side in SIDES],
             "windows": self.windows.to_json(),
+            **({"self": True} if self.is_self else {}),
         }
         if self.where is not None:
             body["where"] = self.where.text
@@ -242,8 +265,8 @@ class JoinDefinition(Definition):
         key = tuple((c, str(kind)) for c, kind in body["key"])
         where = Predicate(body["where"], body.get("version", 1)) if "where" in body else None
         times = (str(body["times"][LEFT]), str(body["times"][RIGHT]))
-        shapes = InputShapes.from_json(body)
-        return cls(key, times, (left, right), JoinWindows.from_json(body["windows"]), where, shapes=shapes)
+        shapes, windows = InputShapes.from_json(body), JoinWindows.from_json(body["windows"])
+        return cls(key, times, (left, right), windows, where, shapes=shapes, is_self=body.get("self", False))
 
     def result_boundary(self, boundary: int | None, input_end: int) -> int | None:
         """Returns the boundary, or before it as far as a tuple without a match may have to wait for its result."""
@@ -254,7 +277,7 @@ class JoinDefinition(Definition):
     ) -> tuple[JoinDefinition, Sequence[Mapping[str, Any]]]:
         """Returns the join over shaped tuples, without its condition, which is compiled where it is used."""
         taken = [{name: type_json(kind) for name, kind in self.types_of(side).items()} for side in SIDES]
-        return replace(self, where=None, shapes=UNSHAPED), taken
+        return replace(self, where=None, shapes=UNSHAPED, is_self=False), taken
 
     def continuing(self, stored: Mapping[str, Any] | None) -> JoinDefinition:
         """Returns the join over the columns that its stream has: others may have been added to an input since."""

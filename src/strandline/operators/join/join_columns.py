@@ -232,8 +232,9 @@ def _distinct(parts: Sequence[pa.Table]) -> pa.Table:
     """Returns the last row in the output of each tuple, in the order of the tuples."""
     table = pa.concat_tables(parts)
     ordinals, positions = (words_of(table.column(name), "long")[0] for name in (ORDINAL_COLUMN, OFFSET))
-    order = np.lexsort((positions, ordinals))
-    is_last = np.append(np.diff(ordinals[order]) != 0, True)
+    sides = table.column(SIDE_COLUMN).fill_null(0).to_numpy()  # joined with itself, a stream has a tuple on both
+    order = np.lexsort((positions, sides, ordinals))
+    is_last = np.append((np.diff(ordinals[order]) != 0) | (np.diff(sides[order]) != 0), True)
     return in_order(table, order[is_last])
 
 

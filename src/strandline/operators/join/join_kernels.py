@@ -185,14 +185,15 @@ def _meet_trail(mine, other, which, new, row, rules, pairs, progress):
     # In a band the other time lies between these, whichever side is the new one.
     earliest = time - rules.high if which == 1 else time + rules.low
     latest = time - rules.low if which == 1 else time + rules.high
-    head, room = other.header[HEAD], len(pairs.left)
+    head, room, ordinal = other.header[HEAD], len(pairs.left), new.ordinals[row]
     first = n = progress[FOUND]
     number = other.buckets[bucket_of(other, word)]
     while number >= head:
         record = record_of(other, number)
         if has_key(other, record, word, fits_word, at, mine.bytes):
             met = other.records[record, TIME]
-            if not is_band or earliest <= met <= latest:
+            # Joined with itself, a stream has each tuple on both sides: it does not meet itself.
+            if (not is_band or earliest <= met <= latest) and other.records[record, ORDINAL] != ordinal:
                 if n == room:
                     return FULL
                 _write_pair(mine, other, which, record, number, pairs, n)
@@ -328,6 +329,8 @@ def _meet_stretch(mine, other, which, new, row, rules, pairs, progress):
         time = new.times[row]
         begin = _first_from(other, time - rules.high if which == 1 else time + rules.low)
         end = _first_from(other, (time - rules.low if which == 1 else time + rules.high) + 1)
+    if begin < end and other.records[record_of(other, end - 1), ORDINAL] == new.ordinals[row]:
+        end -= 1  # the tuple itself, see `_meet_trail`: the other side took it in right before
     if begin >= end:
         return DONE
     n = progress[FOUND]

@@ -150,7 +150,7 @@ class JoinOperator(JoinSaving):
     def feed(self, tuples: Sequence[pa.Table]) -> Iterator[Arrays]:
         """Takes in tuples of both sides; the pairs that they make, and what comes out unmatched before them."""
         end = self._end_of(tuples)
-        healthy = self.aside.shaped(tuples, self.on_error)
+        healthy = self.aside.shaped(self._by_side(tuples), self.on_error)
         yield from self._run(healthy, meets=True)
         self.opened += sum(t.num_rows for t, keeps in zip(healthy, self.definition.windows.keeps, strict=True) if keeps)
         self.input_end = end
@@ -158,8 +158,12 @@ class JoinOperator(JoinSaving):
     def repeat(self, tuples: Sequence[pa.Table]) -> None:
         """Takes in tuples as `feed` did before, without results: who only looks need not know the condition."""
         end = self._end_of(tuples)
-        self.take_again(self.aside.shaped(tuples, "set_aside"))
+        self.take_again(self.aside.shaped(self._by_side(tuples), "set_aside"))
         self.input_end = end
+
+    def _by_side(self, tuples: Sequence[pa.Table]) -> Sequence[pa.Table]:
+        """Returns the tuples of left and of right; of a stream that is joined with itself these are the same."""
+        return [tuples[0], tuples[0]] if self.definition.is_self else tuples
 
     def _end_of(self, tuples: Sequence[pa.Table]) -> int:
         """Returns the place behind the last of these tuples, or of those before."""
@@ -169,7 +173,7 @@ class JoinOperator(JoinSaving):
         """Takes in tuples that were seen before, but for those up to the last one of their side that was loaded."""
         new = [
             table.slice(int(np.searchsorted(words_of(table.column(OFFSET), "long")[0], last, side="right")))
-            for table, last in zip(tuples, self.loaded, strict=True)
+            for table, last in zip(self._by_side(tuples), self.loaded, strict=True)
         ]
         self.take_again(self.aside.shaped(new, "set_aside"))
 

@@ -42,10 +42,22 @@ class Join(OperatorDescription[JoinDefinition]):
 
 def joined(left: Upstream, right: Any, windows: JoinWindows, group: int | None) -> Join:
     """Joins two streams or sources; raises with the difference if they cannot be joined."""
-    inputs = require_several({"left": left, "right": right}, "the join")
-    first, second = (_join_input(one) for one in inputs)
-    definition = JoinDefinition.of(first, second, windows, group=GROUP if group is None else group)
+    is_self = isinstance(right, Upstream) and _is_same_stream(left, right)
+    names = {"left": left} if is_self else {"left": left, "right": right}
+    inputs = require_several(names, "the join", least=len(names))
+    first, second = (_join_input(one) for one in (left, right))
+    definition = JoinDefinition.of(first, second, windows, group=GROUP if group is None else group, is_self=is_self)
     return Join([one._bare_input for one in inputs], definition)
+
+
+def _is_same_stream(left: Upstream, right: Upstream) -> bool:
+    """Returns whether both are one stream, whatever their shapes are."""
+    if len(left._input_members) > 1 or len(right._input_members) > 1:
+        return False
+    url = left._input_place.url
+    if url.startswith("memory:"):  # such addresses are no places
+        return left._input_spec.id == right._input_spec.id
+    return url == right._input_place.url
 
 
 def _join_input(input_: Upstream) -> JoinInput:
@@ -94,10 +106,10 @@ def _barrier_input(name: str, input_: Upstream) -> BarrierInput:
     return BarrierInput(name, spec.time, columns)
 
 
-def require_several(inputs: Mapping[str, Any], what: str) -> tuple[Upstream, ...]:
+def require_several(inputs: Mapping[str, Any], what: str, *, least: int = 2) -> tuple[Upstream, ...]:
     """Returns the inputs, by their names in messages; raises with what is wrong, or differs, if they cannot be read as
     one."""
-    if len(inputs) < 2:
+    if len(inputs) < least:
         is_list = any(isinstance(input_, list | tuple) for input_ in inputs.values())
         raise OptionError(
             f"{what} has {len(inputs) or 'no'} input{', a list' if is_list else ''}",
