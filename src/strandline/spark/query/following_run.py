@@ -102,7 +102,10 @@ class FollowingRun(OperatorRun, ElementRun):
         for query in self._sources:
             if query.is_active:
                 query.process_all_available()
-        self._is_answered(self._request(), None)
+        with self._requests:
+            self._asked += 1
+            self._bell.set()
+            self._is_answered(self._asked, None)
 
     # ------------------------------------------------------------------ its thread
 
