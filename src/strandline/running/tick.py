@@ -23,11 +23,12 @@ from strandline.log.stream.block import Block
 from strandline.log.stream.block_sequence import control_block
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
+from strandline.log.stream.log_errors import second_writer
 from strandline.log.stream.manifest import Writer
 from strandline.operators.versions import version_in
-from strandline.running import batch as batches_
 from strandline.running import fork as forks_
 from strandline.running import step as steps_
+from strandline.running.batch import set_aside
 from strandline.running.decision import Decision, Situation, decide, ended
 from strandline.running.element import Element
 from strandline.running.fork import Caches, Forked, ForkStep
@@ -291,35 +292,42 @@ class Tick:
     # ------------------------------------------------------------------ the commit
 
     def publish(self, writer: Writer) -> tuple[tuple[Done, ...], tuple[Forked | None, ...]]:
-        """Publishes the work, if there is any; returns the outcomes of both lineages per partition."""
+        """Publishes the work, if there is any; returns the outcomes of both lineages per partition.
+
+        If an operator without a bound once had an outage, and nothing is tentative, that outage stays on record.
+        """
+        base, output, has_bound = self._base, self._output, self._operation.promise is not None
         outage = self._decision.outage
         if outage.forks or any(self.forked) or any(fork.problem for fork in self._forks):
             kept = () if self._decision.begins_anew else outage.left_out
             left_out = sorted({*kept, *self._decision.left_out}) if any(self.forked) else outage.left_out
             outage = replace(outage, forks=tuple(self._forks), left_out=tuple(left_out))
-        standings = [d.standing for d in self.done]
-        is_over = self._decision.ends and (self._batch is None or self._batch.is_done(standings))
+        is_over = self._decision.ends and (self._batch is None or self._batch.is_done([d.standing for d in self.done]))
         if is_over:
             self._end_reconciliation()
             outage = ended(outage, self._operation.clock.now_us())
-        if self._batch is None and outage == self._base.outage:
+        if self._batch is None and outage == base.outage:
             return (), ()
-        done = [replace(d, blocks=tuple(own)) for d, own in zip(self.done, self._blocks, strict=True)]
-        batches_.publish(
-            self._output,
-            self._base,
-            done,
-            Append(
-                writer=writer,
-                revised=self._base.revised if self._batch is None else self._element.definition.revised,
-                finished=self._batch is not None and self._batch.is_last([d.standing for d in done]),
-                outage=outage if self._operation.promise else None,
-                durability=self._element.durability,
-            ),
+        failpoint("before-output")
+        if base.writer is not None and output.state.writer != base.writer:
+            raise second_writer(output.state.seq, output.state.writer, output.storage.url)
+        done = tuple(replace(d, blocks=tuple(own)) for d, own in zip(self.done, self._blocks, strict=True))
+        standings = [d.standing for d in done]
+        on_record = base.outage if base.outage is not None and base.outage.state == "STABLE" else None
+        batch = Append(
+            [*(b for d in done for b in d.blocks), *set_aside(output, base, done)],
+            writer=writer,
+            standings=standings,
+            boundaries=[latest(b, d.boundary) for b, d in zip(base.boundaries, done, strict=True)],
+            revised=base.revised if self._batch is None else self._element.definition.revised,
+            finished=self._batch is not None and self._batch.is_last(standings),
+            outage=outage if has_bound else on_record,
+            durability=self._element.durability,
         )
-        if self._operation.promise:
+        output.append(batch, base)
+        if has_bound:
             failpoint("after-reconciliation" if is_over else f"after-{outage.state}")
-        return tuple(done), self.forked
+        return done, self.forked
 
     def _end_reconciliation(self) -> None:
         """Undoes all tentative tuples, and marks them all as corrected."""
