@@ -91,21 +91,19 @@ class LogState(JsonPart):
 
     def apply(self, commit: Commit) -> LogState:
         """Returns the state after one more commit; raises if it cannot follow. Every commit comes through here."""
-        if problem := self._problem(commit):
+        if commit.seq != self.seq + 1:
+            problem: str | None = "the sequence has a gap"
+        elif commit.before and self.tip and commit.before != self.tip:
+            problem = f"its writer had seen another commit {self.seq}, which is lost"
+        else:
+            problem = commit.problem(self)
+        if problem:
             raise CorruptManifestError(
                 f"commit {commit.seq} ({commit.kind}) cannot follow commit {self.seq}: {problem}",
                 where=f"stream {commit.stream}",
                 todo="run `strandline verify` on the stream",
             )
         return replace(self, seq=commit.seq, tip=link_to(commit), **commit.changes(self))
-
-    def _problem(self, commit: Commit) -> str | None:
-        """Returns why the commit may not stand right after this state: the invariants of the log."""
-        if commit.seq != self.seq + 1:
-            return "the sequence has a gap"
-        if commit.before and self.tip and commit.before != self.tip:
-            return f"its writer had seen another commit {self.seq}, which is lost"
-        return commit.problem(self)
 
     @property
     def format(self) -> int:

@@ -167,7 +167,9 @@ class OperatorJob:
             self.housekeeping.after_batch(self.output, before)
             if not no_more:
                 self._keep_registered()
-            if self._promise is not None and (self._seen.unreachable or not self._is_behind):
+            if self._promise is not None and (
+                self._seen.unreachable or not self.inputs.input.is_behind(self.output.state)
+            ):
                 break
             began_s = stopwatch_s()
             tick = self.look(refreshes=False)
@@ -188,7 +190,7 @@ class OperatorJob:
                 else:
                     if refreshes:
                         self.inputs.refresh()
-                    known = [*self.inputs.commits(), output.state.seq]
+                    known = [*((log.spec.id, log.state.seq) for log in self.inputs.logs), output.state.seq]
                     is_idle = known == self._idle or not self.inputs.input.has_news(output.state)
                     if self.inputs.absent or (is_idle and not self.must_save):
                         return None
@@ -203,11 +205,6 @@ class OperatorJob:
                 self._seen = seen
             self._idle = known if tick is None and self._promise is None else None
             return tick
-
-    @property
-    def _is_behind(self) -> bool:
-        """True if tuples that can be taken in were not taken in, as of the last look."""
-        return self.inputs.input.is_behind(self.output.state)
 
     def _warn(self, done: Sequence[Done]) -> None:
         """Warns of tuples that could not be computed, of recoveries, and of targets that cannot be met."""
