@@ -121,23 +121,28 @@ class Operation:
         tick.run(run_all)
         return Ticked(watch, *tick.publish(writer))
 
+    @property
+    def due(self) -> frozenset[int]:
+        """The partitions whose state has to be saved by now, although no tuple has come."""
+        base, now_us = self.output.state, self.clock.now_us()
+        at_risk = () if base.finished else enumerate(base.standings)
+        return frozenset(p for p, standing in at_risk if self.element.policy.is_overdue(standing, now_us))
+
     def next(self, watch: Watch) -> tuple[Watch, Tick | None]:
         """Looks and decides; returns the watch that the driver has to remember, and the tick, None without work."""
-        base, element, wall_us = self.output.state, self.element, self.clock.now_us()
+        base, many = self.output.state, self.element.tuples_max
         if self.promise is None:  # all that has come is taken in, and nothing else has to be decided
-            at_risk = () if base.finished else enumerate(base.standings)
-            due = frozenset(p for p, standing in at_risk if element.policy.is_overdue(standing, wall_us))
-            many = element.tuples_max
+            due = self.due
             new = self.input.next(base, many) or (self.input.nothing(base, many) if due else None)
             return watch, None if new is None else Tick(self, _STABLE, new, watch, must_save=due)
-        now_us = self.clock.steady_us()
+        wall_us, now_us = self.clock.now_us(), self.clock.steady_us()
         marks = self.input.places(base, self.unreadable)
         watch, sights = look(self.input.logs, marks, watch, self.unreadable)
         taken = self.input.taken_until(base)
         watch = watch.looked(sights, now_us, taken, self.promise.bound_us, base.outage)
         before = base.outage or Outage(since_us=wall_us)
         is_stuck = watch.unreachable or not self.input.is_behind(base)
-        batch = None if is_stuck else self.input.next(base, element.tuples_max)
+        batch = None if is_stuck else self.input.next(base, many)
         catches_up = not watch.unreachable and (batch is None or batch.takes_all)
         situation = Situation(now_us, watch, before, taken, batch is not None, catches_up, wall_us)
         decision = decide(situation, self.promise)

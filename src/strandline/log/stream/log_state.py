@@ -10,10 +10,10 @@ from strandline.errors import CorruptManifestError
 from strandline.log.operator_state.outage import Outage
 from strandline.log.operator_state.standing import Standing
 from strandline.log.storage.storage import Durability
-from strandline.log.stream.append_commit import tells_of_losses
+from strandline.log.stream.append_commit import least_format
 from strandline.log.stream.commit import Commit
 from strandline.log.stream.json_part import JsonPart
-from strandline.log.stream.manifest import FORMAT, FORMAT_2, FORMAT_3, FORMAT_4, FORMAT_5, Writer
+from strandline.log.stream.manifest import FORMAT, FORMAT_2, FORMAT_3, Writer
 from strandline.log.stream.milestone import Milestone
 from strandline.units import Retention, first_of_all
 
@@ -108,11 +108,8 @@ class LogState(JsonPart):
     @property
     def format(self) -> int:
         """The version of files that tell of this state: the least whose readers understand them."""
-        if self.outage is not None:
-            return FORMAT_5
-        if tells_of_losses(self.standings):
-            return FORMAT_4
-        return FORMAT_3 if self.added else FORMAT_2 if self.milestone else FORMAT
+        otherwise = FORMAT_3 if self.added else FORMAT_2 if self.milestone else FORMAT
+        return least_format(self.standings, self.outage, otherwise)
 
 
 def link_to(commit: Commit) -> str:

@@ -76,6 +76,7 @@ class OperatorJob:
         self._sent: SentOnce | None = None
         """The work as tasks get it, from the first job on."""
         self._promise = promise
+        self._operation = Operation(element, promise, inputs.input, self.output, SYSTEM_CLOCK)
         self._seen = Watch.fresh(len(inputs.logs))
         if promise is not None:  # the operator goes on with the outage of the driver before
             states = [log.state for log in inputs.logs]
@@ -182,11 +183,11 @@ class OperatorJob:
         Refreshes the inputs before: without a bound only if it `refreshes`. If a replica cannot be read, this looks at
         another one; with a bound, an input that cannot be read is missing, and the next look tries it again.
         """
-        element, output, unreadable = self._work.element, self.output, frozenset[int]()
+        operation, output = self._operation, self.output
         while True:
             try:
                 if self._promise is not None:
-                    unreadable = self.inputs.unreadable()
+                    operation = replace(operation, unreadable=self.inputs.unreadable())
                 else:
                     if refreshes:
                         self.inputs.refresh()
@@ -194,7 +195,6 @@ class OperatorJob:
                     is_idle = known == self._idle or not self.inputs.input.has_news(output.state)
                     if self.inputs.absent or (is_idle and not self.must_save):
                         return None
-                operation = Operation(element, self._promise, self.inputs.input, output, SYSTEM_CLOCK, unreadable)
                 seen, tick = operation.next(self._seen)
             except MISSING as problem:
                 if not self.inputs.bear(problem):
@@ -215,9 +215,7 @@ class OperatorJob:
     @property
     def must_save(self) -> bool:
         """True if the state has to be saved although no tuple has come."""
-        state, now_us = self.output.state, SYSTEM_CLOCK.now_us()
-        policy = self._work.element.policy
-        return not state.finished and any(policy.is_overdue(standing, now_us) for standing in state.standings)
+        return bool(self._operation.due)
 
     @property
     def is_at_risk(self) -> bool:
