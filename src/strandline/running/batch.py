@@ -1,4 +1,4 @@
-"""What a driver writes itself for a commit: the tuples that steps have set aside, and the end of an outage."""
+"""The blocks and commits that a driver makes by itself: tuples that steps have set aside, the end of an outage."""
 
 from __future__ import annotations
 

@@ -23,7 +23,6 @@ from strandline.log.stream.block import Block
 from strandline.log.stream.block_sequence import control_block
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
-from strandline.log.stream.log_errors import second_writer
 from strandline.log.stream.manifest import Writer
 from strandline.operators.versions import version_in
 from strandline.running import fork as forks_
@@ -314,8 +313,6 @@ class Tick:
         if self._batch is None and outage == base.outage:
             return (), ()
         failpoint("before-output")
-        if base.writer is not None and output.state.writer != base.writer:
-            raise second_writer(output.state.seq, output.state.writer, output.storage.url)
         done = tuple(replace(d, blocks=tuple(own)) for d, own in zip(self.done, self._blocks, strict=True))
         standings = [d.standing for d in done]
         on_record = base.outage if base.outage is not None and base.outage.state == "STABLE" else None
