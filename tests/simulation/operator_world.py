@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from random import Random
@@ -59,10 +58,8 @@ from strandline.log.storage.storage import Storage
 from strandline.log.stream import block as blocks_
 from strandline.log.stream import block_sequence, block_slice, commit_kinds
 from strandline.log.stream import log as log_module
-from strandline.log.stream.append_commit import Append
 from strandline.log.stream.commit import Commit
 from strandline.log.stream.log import Log
-from strandline.log.stream.log_state import LogState
 from strandline.log.stream.manifest import Writer
 from strandline.log.stream.partial_log import PartialLog
 from strandline.log.stream.spec import StreamSpec
@@ -80,13 +77,11 @@ from strandline.operators.partition_wide import object_at_work, state_values
 from strandline.operators.stateless.definition import StatelessOperator
 from strandline.recovery import checkpoint_audit, recover
 from strandline.recovery.window_report import current_windows
-from strandline.running import batch as batches_
 from strandline.running import step
 from strandline.running import tick as ticks
-from strandline.running.batch import publish
 from strandline.running.element import Element
 from strandline.running.step import Done, Logs, Step
-from strandline.running.tick import run_batch
+from strandline.running.tick import Tick, run_batch
 from strandline.testing import Crash, FaultPlan, FaultyStorage, MemoryStorage
 from strandline.units import END_OF_TIME
 from tests.simulation.machines import Folder, Machine
@@ -108,6 +103,7 @@ CONSUMER = "operator"
 FAILPOINTS = ("between-blocks", "before-block", "after-block", "after-state", "before-output", "during-recovery")
 PLAIN_EVERY = 8
 """So many runs are compared with the compiled operator for one that is compared with the plain one."""
+_PUBLISH = Tick.publish
 
 
 class Violation(BaseException):
@@ -261,8 +257,8 @@ class World:
             stopwatch(self._measure),
             mock.patch.object(step, "failpoint", self._pass),
             mock.patch.object(block_sequence, "failpoint", self._pass),
-            mock.patch.object(batches_, "failpoint", self._pass),
-            mock.patch.object(batches_, "publish", self._publish),
+            mock.patch.object(ticks, "failpoint", self._pass),
+            mock.patch.object(Tick, "publish", lambda tick, writer: self._publish(writer, tick)),
             mock.patch.object(recover, "failpoint", self._pass),
             mock.patch.object(log_module, "failpoint", self._pass),
             mock.patch.object(ticks, "uuid", mock.Mock(uuid4=lambda: mock.Mock(hex=self.unique()))),
@@ -473,21 +469,21 @@ class World:
         else:
             self.late.append(run)
 
-    def _publish(self, output: Log, base: LogState, done: Sequence[Done], said: Append) -> Commit:
+    def _publish(self, writer: Writer, tick: Tick) -> Any:
         """Publishes, or freezes right before; whoever starts meanwhile does not know of it."""
         if self.may_freeze and self.rng.random() < 0.03:
-            self.frozen.append(lambda: self._publish_late(base, done, said))
+            self.frozen.append(lambda: self._publish_late(tick))
             self.process.crashed = True
             raise Crash("frozen")
-        return publish(output, base, done, said)
+        return _PUBLISH(tick, writer)
 
-    def _publish_late(self, base: LogState, done: Sequence[Done], said: Append) -> None:
+    def _publish_late(self, tick: Tick) -> None:
         """A driver that was frozen wakes up. It may only succeed if nobody has published since."""
         live = Log.open(Folder(self.faulty.other_process(), "output"), self.clock)
-        awake = handle_on(live.storage, live.spec, base)
+        tick._output = awake = handle_on(live.storage, live.spec, tick._base)
         nobody = live.state.standings == awake.state.standings
         try:
-            publish(awake, base, done, replace(said, writer=Writer("query", "frozen", 0)))
+            _PUBLISH(tick, Writer("query", "frozen", 0))
         except (CollectedError, DroppedError):
             pass
         except ConflictError:

@@ -14,11 +14,11 @@ from strandline.checkpoint.policy import Policy, cec, instant, none, partial
 from strandline.cli.app import app
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer
 from strandline.log.upkeep.retention import truncate
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.recovery.checkpoint_audit import audit
-from strandline.running import batch as batches_
-from strandline.running import step
+from strandline.running.tick import Tick
 from tests.simulation.machines import KeptStates
 from tests.support.operator_streams import PLANS, Streams, Tuples
 from tests.unit.test_policy_changes import unwritten
@@ -78,14 +78,15 @@ def _row(case: Streams) -> dict[str, object]:
 @pytest.mark.parametrize("field", ["oldest", "extent"])
 def test_a_standing_that_speaks_of_other_footprints_is_named(tmp_path: Path, field: str) -> None:
     case = written(tmp_path, PLANS["tumbling count"], cec(extent=1000))
-    publish = batches_.publish
+    publish = Tick.publish
 
-    def lying(output: Log, base: object, done: list[step.Done], *rest: object, **more: object) -> object:
-        standing = done[0].standing
+    def lying(tick: Tick, writer: Writer) -> object:
+        standing = tick.done[0].standing
         wrong = replace(standing, **{field: getattr(standing, field) + (1 if field == "oldest" else -1)})
-        return publish(output, base, [replace(done[0], standing=wrong), *done[1:]], *rest, **more)  # type: ignore[arg-type]
+        tick.done[0] = replace(tick.done[0], standing=wrong)
+        return publish(tick, writer)
 
-    with mock.patch.object(batches_, "publish", lying):
+    with mock.patch.object(Tick, "publish", lying):
         case.append({0: [_row(case)], 1: []})
         case.drain(cec(extent=1000))
     assert audit(Log.open(case.output_storage)).problems

@@ -1,5 +1,6 @@
 """What may enter a partition: told from footers and rows, before Spark has to say it of each tuple."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -7,7 +8,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from strandline.log.stream.block import Block
-from strandline.log.stream.log_state import LogState
 from strandline.log.stream.spec import StreamSpec
 from strandline.operators.kernels.key_codec import KeyCodec
 from strandline.operators.open_windows.record import LENGTH_MAX
@@ -26,8 +26,7 @@ def spec_of(time: str, **keys: str) -> StreamSpec:
 def limits(
     spec: StreamSpec, boundaries: tuple[int | None, ...] = (None, None), max_ahead: int | None = HOUR
 ) -> EntryLimits:
-    base = LogState(0, (0, 0, 0), (0, 0, 0), boundaries)
-    return EntryLimits.of(spec, base, max_ahead, NOW)
+    return replace(EntryLimits.of(spec, max_ahead), boundaries=boundaries, now_us=NOW)
 
 
 def test_the_boundary_and_the_clock_part_what_is_late_and_what_is_ahead() -> None:

@@ -19,10 +19,12 @@ from strandline.log.upkeep.retention import collect
 from strandline.operators.aggregate import aggregates as agg
 from strandline.operators.aggregate.windows import Window, count_window, session_window, time_window
 from strandline.recovery import eventual_checkpoint
-from strandline.running import batch as batches_
+from strandline.running.element import Element
 from strandline.running.state.state_cache import StateCache
+from strandline.running.tick import Operation, Worked
+from strandline.running.watch import Watch
 from strandline.units import END_OF_TIME
-from tests.support.operator_streams import PLANS, Row, Streams, plan, steps_of, uninterrupted
+from tests.support.operator_streams import PLANS, Row, Streams, plan, uninterrupted
 
 
 def rows(count: int, key: int = 1, time: int = 0) -> list[Row]:
@@ -193,12 +195,15 @@ def test_a_driver_that_comes_second_publishes_nothing(make: Any) -> None:
     streams.append(rows(5))
     other = Log.open(streams.output_storage)
     streams.batch()
-    taken = OneStream(streams.plan, streams.input).next(other.state, 1)
-    assert taken is not None
-    done = streams.run_steps(steps_of(taken, other.state, "late"), cec())
+    element = Element(streams.plan, cec(), tuples_max=1)
+    _, late = Operation(element, None, OneStream(streams.plan, streams.input), other, streams.clock).next(
+        Watch.fresh(0)
+    )
+    assert late is not None
+    late.run(lambda works: [Worked(d, None) for w in works if w.stable for d in streams.run_steps([w.stable], cec())])
     with pytest.raises(SecondWriterError):
-        batches_.publish(other, other.state, done, Append(writer=Writer("query", "other", 1)))
-    assert [d.tuples for d in done] == [5]
+        late.publish(Writer("query", "other", 1))
+    assert [d.tuples for d in late.done] == [5]
     assert streams.output.state.standings == Log.open(streams.output_storage).state.standings
 
 

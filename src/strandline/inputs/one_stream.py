@@ -63,17 +63,16 @@ class OneStream:
                 takes_all = False
                 break  # at least as far as any partition has come already, part of a commit as it may be
             last = m
-        return None if last is None else WholeCommits(last, self._slices(last, output, tuples_max), takes_all)
-
-    def _slices(self, last: AppendCommit, output: LogState, tuples_max: int) -> tuple[InputSlice, ...]:
-        firsts, starts, stands = self._firsts, self.log.state.starts, self._taken(output)
+        if last is None:
+            return None
+        least = self.log.state.starts if output.standings else self._firsts
         waiting = [max(0, end - stand) for end, stand in zip(last.ends, stands, strict=False)]
         # Windows that go by count know no time: it is no reason to run a step, nor may it stand beside their offsets.
         timed = self.definition.keeps_time
-        return tuple(
+        slices = tuple(
             InputSlice(
                 begin=Position(stands[p], output.boundaries[p]),
-                end=max(last.ends[p], starts[p] if output.standings else firsts[p]),
+                end=max(last.ends[p], least[p]),
                 until=last.boundaries[p] if timed else None,
                 # In proportion to what waits, so that all get through together.
                 tuples_max=max(1, -(-tuples_max * waiting[p] // max(1, sum(waiting)))),
@@ -81,6 +80,7 @@ class OneStream:
             )
             for p in range(self._partitions)
         )
+        return WholeCommits(last, slices, takes_all)
 
     def nothing(self, output: LogState, tuples_max: int) -> InputBatch:
         pairs = zip(output.standings, output.boundaries, strict=False)

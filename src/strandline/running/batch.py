@@ -1,16 +1,14 @@
-"""The commits of an operator: that of a batch, with the outcomes of its steps, and that which ends an outage."""
+"""The blocks and commits that a driver makes by itself: tuples that steps have set aside, the end of an outage."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
 
 from strandline.control_columns import KIND, OFFSET
-from strandline.failpoint import failpoint
 from strandline.log.operator_state.outage import Outage
 from strandline.log.storage.storage import Durability, create_once
 from strandline.log.stream.append_commit import Append, AppendCommit
@@ -18,31 +16,8 @@ from strandline.log.stream.block import Block
 from strandline.log.stream.block_sequence import BlockSequence, control_block
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
-from strandline.log.stream.log_errors import second_writer
 from strandline.log.stream.log_state import LogState
 from strandline.running.step import Done
-
-
-def publish(output: Log, base: LogState, done: Sequence[Done], said: Append) -> AppendCommit:
-    """Publishes the outcomes of the steps of one batch; `said` is the rest of the commit, without blocks and standings.
-
-    If the operator once had an outage, and nothing is tentative, that outage stays on record.
-    """
-    failpoint("before-output")
-    if base.writer is not None and output.state.writer != base.writer:
-        raise second_writer(output.state.seq, output.state.writer, output.storage.url)
-    boundaries = [
-        d.boundary if b is None else b if d.boundary is None else max(b, d.boundary)
-        for d, b in zip(done, base.boundaries, strict=True)
-    ]
-    batch = replace(
-        said,
-        blocks=[*(b for d in done for b in d.blocks), *_set_aside(output, base, done)],
-        standings=[d.standing for d in done],
-        boundaries=boundaries,
-        outage=said.outage or (base.outage if base.outage and base.outage.state == "STABLE" else None),
-    )
-    return output.append(batch, base)
 
 
 def end_outage(output: Log, durability: Durability = "fsync") -> AppendCommit | None:
@@ -75,7 +50,7 @@ _PADDED_ROWS = 1 << 14
 """The greatest number of set-aside tuples that get their missing columns at once."""
 
 
-def _set_aside(output: Log, base: LogState, done: Sequence[Done]) -> Iterator[Block]:
+def set_aside(output: Log, base: LogState, done: Sequence[Done]) -> Iterator[Block]:
     """Writes the tuples that the steps set aside. All partitions share one side log, so this assigns offsets."""
     spec, create = output.spec, partial(create_once, output.storage)
     first, schema = base.ends[spec.late], pa.schema([f for f in spec.block if f.name not in (OFFSET, KIND)])

@@ -25,9 +25,9 @@ from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
 from strandline.operators.versions import version_in
-from strandline.running import batch as batches_
 from strandline.running import fork as forks_
 from strandline.running import step as steps_
+from strandline.running.batch import set_aside
 from strandline.running.decision import Decision, Situation, decide, ended
 from strandline.running.element import Element
 from strandline.running.fork import Caches, Forked, ForkStep
@@ -120,23 +120,28 @@ class Operation:
         tick.run(run_all)
         return Ticked(watch, *tick.publish(writer))
 
+    @property
+    def due(self) -> frozenset[int]:
+        """The partitions whose state has to be saved by now, although no tuple has come."""
+        base, now_us = self.output.state, self.clock.now_us()
+        at_risk = () if base.finished else enumerate(base.standings)
+        return frozenset(p for p, standing in at_risk if self.element.policy.is_overdue(standing, now_us))
+
     def next(self, watch: Watch) -> tuple[Watch, Tick | None]:
         """Looks and decides; returns the watch that the driver has to remember, and the tick, None without work."""
-        base, element, wall_us = self.output.state, self.element, self.clock.now_us()
+        base, many = self.output.state, self.element.tuples_max
         if self.promise is None:  # all that has come is taken in, and nothing else has to be decided
-            at_risk = () if base.finished else enumerate(base.standings)
-            due = frozenset(p for p, standing in at_risk if element.policy.is_overdue(standing, wall_us))
-            many = element.tuples_max
+            due = self.due
             new = self.input.next(base, many) or (self.input.nothing(base, many) if due else None)
             return watch, None if new is None else Tick(self, _STABLE, new, watch, must_save=due)
-        now_us = self.clock.steady_us()
+        wall_us, now_us = self.clock.now_us(), self.clock.steady_us()
         marks = self.input.places(base, self.unreadable)
         watch, sights = look(self.input.logs, marks, watch, self.unreadable)
         taken = self.input.taken_until(base)
         watch = watch.looked(sights, now_us, taken, self.promise.bound_us, base.outage)
         before = base.outage or Outage(since_us=wall_us)
         is_stuck = watch.unreachable or not self.input.is_behind(base)
-        batch = None if is_stuck else self.input.next(base, element.tuples_max)
+        batch = None if is_stuck else self.input.next(base, many)
         catches_up = not watch.unreachable and (batch is None or batch.takes_all)
         situation = Situation(now_us, watch, before, taken, batch is not None, catches_up, wall_us)
         decision = decide(situation, self.promise)
@@ -291,35 +296,40 @@ class Tick:
     # ------------------------------------------------------------------ the commit
 
     def publish(self, writer: Writer) -> tuple[tuple[Done, ...], tuple[Forked | None, ...]]:
-        """Publishes the work, if there is any; returns the outcomes of both lineages per partition."""
+        """Publishes the work, if there is any; returns the outcomes of both lineages per partition.
+
+        If an operator without a bound once had an outage, and nothing is tentative, that outage stays on record.
+        """
+        base, output, has_bound = self._base, self._output, self._operation.promise is not None
         outage = self._decision.outage
         if outage.forks or any(self.forked) or any(fork.problem for fork in self._forks):
             kept = () if self._decision.begins_anew else outage.left_out
             left_out = sorted({*kept, *self._decision.left_out}) if any(self.forked) else outage.left_out
             outage = replace(outage, forks=tuple(self._forks), left_out=tuple(left_out))
-        standings = [d.standing for d in self.done]
-        is_over = self._decision.ends and (self._batch is None or self._batch.is_done(standings))
+        is_over = self._decision.ends and (self._batch is None or self._batch.is_done([d.standing for d in self.done]))
         if is_over:
             self._end_reconciliation()
             outage = ended(outage, self._operation.clock.now_us())
-        if self._batch is None and outage == self._base.outage:
+        if self._batch is None and outage == base.outage:
             return (), ()
-        done = [replace(d, blocks=tuple(own)) for d, own in zip(self.done, self._blocks, strict=True)]
-        batches_.publish(
-            self._output,
-            self._base,
-            done,
-            Append(
-                writer=writer,
-                revised=self._base.revised if self._batch is None else self._element.definition.revised,
-                finished=self._batch is not None and self._batch.is_last([d.standing for d in done]),
-                outage=outage if self._operation.promise else None,
-                durability=self._element.durability,
-            ),
+        failpoint("before-output")
+        done = tuple(replace(d, blocks=tuple(own)) for d, own in zip(self.done, self._blocks, strict=True))
+        standings = [d.standing for d in done]
+        on_record = base.outage if base.outage is not None and base.outage.state == "STABLE" else None
+        batch = Append(
+            [*(b for d in done for b in d.blocks), *set_aside(output, base, done)],
+            writer=writer,
+            standings=standings,
+            boundaries=[latest(b, d.boundary) for b, d in zip(base.boundaries, done, strict=True)],
+            revised=base.revised if self._batch is None else self._element.definition.revised,
+            finished=self._batch is not None and self._batch.is_last(standings),
+            outage=outage if has_bound else on_record,
+            durability=self._element.durability,
         )
-        if self._operation.promise:
+        output.append(batch, base)
+        if has_bound:
             failpoint("after-reconciliation" if is_over else f"after-{outage.state}")
-        return tuple(done), self.forked
+        return done, self.forked
 
     def _end_reconciliation(self) -> None:
         """Undoes all tentative tuples, and marks them all as corrected."""

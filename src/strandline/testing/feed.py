@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -51,7 +52,7 @@ class Feed(MemoryStream):
         """The stream as operators have it while it is lost: the feed itself goes on writing."""
         self._held: list[pa.Table] | None = None
         """The batches since the feed fell silent; None while it is not."""
-        self._max_ahead = max_ahead
+        self._limits = EntryLimits.of(log.spec, max_ahead)
         self._heartbeat = heartbeat
         self._batches = 0
 
@@ -76,7 +77,7 @@ class Feed(MemoryStream):
     def _publish(self, table: pa.Table) -> None:
         log = self._log
         base, spec = log.state, log.spec
-        limits = EntryLimits.of(spec, base, self._max_ahead, self.clock.now_us())
+        limits = replace(self._limits, boundaries=base.boundaries, now_us=self.clock.now_us())
         blocks: list[Block] = []
         firsts = list(base.ends)
         for (p, number), chosen in sorted(self._placed(table, limits).items()):

@@ -77,12 +77,8 @@ class AppendCommit(Commit):
 
     @property
     def format(self) -> int:
-        if self.outage is not None:
-            return FORMAT_5
-        if tells_of_losses(self.standings):
-            return FORMAT_4
         has_several = len({b.partition for b in self.blocks}) < len(self.blocks)
-        return FORMAT_2 if has_several else FORMAT
+        return least_format(self.standings, self.outage, FORMAT_2 if has_several else FORMAT)
 
     @property
     def named(self) -> set[str]:
@@ -192,9 +188,11 @@ def _part(blocks: Sequence[Block], end: int) -> dict[str, Any]:
     return {"first": blocks[0].first, "end": blocks[-1].end, "blocks": [block_json(b) for b in blocks]}
 
 
-def tells_of_losses(standings: Sequence[Standing]) -> bool:
-    """Returns whether only readers of format 4 understand these standings."""
-    return any(s.mode == "partial" or s.losses is not None for s in standings)
+def least_format(standings: Sequence[Standing], outage: Outage | None, otherwise: int) -> int:
+    """Returns the least version whose readers understand where an operator stands, and what else needs `otherwise`."""
+    if outage is not None:
+        return FORMAT_5
+    return FORMAT_4 if any(s.mode == "partial" or s.losses is not None for s in standings) else otherwise
 
 
 def require_forward(state: LogState, commit: AppendCommit) -> AppendCommit:

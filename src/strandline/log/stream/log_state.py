@@ -10,10 +10,10 @@ from strandline.errors import CorruptManifestError
 from strandline.log.operator_state.outage import Outage
 from strandline.log.operator_state.standing import Standing
 from strandline.log.storage.storage import Durability
-from strandline.log.stream.append_commit import tells_of_losses
+from strandline.log.stream.append_commit import least_format
 from strandline.log.stream.commit import Commit
 from strandline.log.stream.json_part import JsonPart
-from strandline.log.stream.manifest import FORMAT, FORMAT_2, FORMAT_3, FORMAT_4, FORMAT_5, Writer
+from strandline.log.stream.manifest import FORMAT, FORMAT_2, FORMAT_3, Writer
 from strandline.log.stream.milestone import Milestone
 from strandline.units import Retention, first_of_all
 
@@ -91,7 +91,13 @@ class LogState(JsonPart):
 
     def apply(self, commit: Commit) -> LogState:
         """Returns the state after one more commit; raises if it cannot follow. Every commit comes through here."""
-        if problem := self._problem(commit):
+        if commit.seq != self.seq + 1:
+            problem: str | None = "the sequence has a gap"
+        elif commit.before and self.tip and commit.before != self.tip:
+            problem = f"its writer had seen another commit {self.seq}, which is lost"
+        else:
+            problem = commit.problem(self)
+        if problem:
             raise CorruptManifestError(
                 f"commit {commit.seq} ({commit.kind}) cannot follow commit {self.seq}: {problem}",
                 where=f"stream {commit.stream}",
@@ -99,22 +105,11 @@ class LogState(JsonPart):
             )
         return replace(self, seq=commit.seq, tip=link_to(commit), **commit.changes(self))
 
-    def _problem(self, commit: Commit) -> str | None:
-        """Returns why the commit may not stand right after this state: the invariants of the log."""
-        if commit.seq != self.seq + 1:
-            return "the sequence has a gap"
-        if commit.before and self.tip and commit.before != self.tip:
-            return f"its writer had seen another commit {self.seq}, which is lost"
-        return commit.problem(self)
-
     @property
     def format(self) -> int:
         """The version of files that tell of this state: the least whose readers understand them."""
-        if self.outage is not None:
-            return FORMAT_5
-        if tells_of_losses(self.standings):
-            return FORMAT_4
-        return FORMAT_3 if self.added else FORMAT_2 if self.milestone else FORMAT
+        otherwise = FORMAT_3 if self.added else FORMAT_2 if self.milestone else FORMAT
+        return least_format(self.standings, self.outage, otherwise)
 
 
 def link_to(commit: Commit) -> str:

@@ -12,21 +12,28 @@ from typing import Any
 from strandline.log.storage.storage import Durability
 from strandline.log.stream.append_commit import Append, AppendCommit
 from strandline.log.stream.log import Log
+from strandline.log.stream.log_state import LogState
 
 
-def pass_time(log: Log, boundary: int, run: str, durability: Durability = "fsync") -> AppendCommit | None:
-    """Publishes that no tuple before `boundary` will follow; None, and nothing published, if that was known."""
-    boundaries = log.state.boundaries_until(boundary)
-    return None if boundaries == log.state.boundaries else _append(log, run, durability, boundaries=boundaries)
+def pass_time(
+    log: Log, boundary: int, run: str, durability: Durability = "fsync", base: LogState | None = None
+) -> AppendCommit | None:
+    """Publishes that no tuple before `boundary` will follow; None, and nothing published, if that was known.
+
+    Raises, as `Log.append` does, if another writer has published since `base` (by default the newest state seen).
+    """
+    base = base or log.state
+    boundaries = base.boundaries_until(boundary)
+    return None if boundaries == base.boundaries else _append(log, base, run, durability, boundaries=boundaries)
 
 
-def finish(log: Log, run: str, durability: Durability = "fsync") -> AppendCommit | None:
-    """Publishes that no tuple will follow at all; None, and nothing published, if that was known."""
-    return None if log.state.finished else _append(log, run, durability, finished=True)
+def finish(log: Log, run: str, durability: Durability = "fsync", base: LogState | None = None) -> AppendCommit | None:
+    """Publishes that no tuple will follow at all, as `pass_time`; None, and nothing published, if that was known."""
+    base = base or log.state
+    return None if base.finished else _append(log, base, run, durability, finished=True)
 
 
-def _append(log: Log, run: str, durability: Durability, **said: Any) -> AppendCommit:
+def _append(log: Log, base: LogState, run: str, durability: Durability, **said: Any) -> AppendCommit:
     """Publishes by the newest query and batch, in this run; without them before the first batch."""
-    base = log.state
     writer = None if base.writer is None else replace(base.writer, run=run)
     return log.append(Append(writer=writer, source=base.source, durability=durability, **said), base=base)

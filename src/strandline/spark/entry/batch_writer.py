@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from strandline.clock import SYSTEM_CLOCK, stopwatch_s
@@ -57,12 +58,10 @@ class BatchWriter:
         self._log = log
         self._checkpoint = checkpoint
         self._blocks = NativeBlocks(place, log) if by_spark else ArrowBlocks(place, log)
-        self._follows = log.state.writer
-        """Whose append ours comes after: our own last one. Any other is a second writer's."""
-        self._added = log.state.added
-        """Columns that others have added since are a second writer's, too."""
+        self._limits = EntryLimits.of(log.spec, max_ahead)
+        self._base = log.state
+        """The state after our own last append: an append or columns that came since are a second writer's."""
         self._housekeeping = housekeeping
-        self._max_ahead = max_ahead
         self._watch = SideLogWatch(log.spec, place.url)
         self._heartbeat = heartbeat
         self.heartbeat_s = None if heartbeat is None else heartbeat.every_s
@@ -101,10 +100,11 @@ class BatchWriter:
         Raises, and publishes nothing, if anything is not as it should be.
         """
         log, writer = self._log, Writer(self._query, self._run, batch)
-        last = log.state.writer
+        base, last = log.state, log.state.writer
         if last is not None and last.query == self._query and batch <= last.batch:
             return writer  # Spark repeats a batch whose end it did not see
-        base = self._base()
+        if last != self._base.writer or base.added != self._base.added:
+            raise second_writer(base.seq, last, self.place.url)
         if base.finished:
             if not df.isEmpty():
                 raise finished(self.place.url)
@@ -112,24 +112,17 @@ class BatchWriter:
         began_s = stopwatch_s()
         name = f"{batch:012d}-{self._run[:8]}-{uuid.uuid4().hex[:12]}"
         now_us = log.clock.now_us()
-        limits = EntryLimits.of(log.spec, base, self._max_ahead, now_us)
+        limits = replace(self._limits, boundaries=base.boundaries, now_us=now_us)
         blocks = self._blocks.write(df, limits, base.ends, name)
         written_s = stopwatch_s()
         source = self._checkpoint.source(batch)
         log.append(Append(blocks, writer=writer, source=source, durability=self.place.durability), base=base)
-        self._follows = writer
+        self._base = log.state
         ended_s = self._published_s = stopwatch_s()
         self._housekeeping.after_batch(log, base.seq)
         self._watch.saw(blocks, now_us)
         self.progress = self._report(batch, blocks, written_s - began_s, ended_s - written_s)
         return writer
-
-    def _base(self) -> LogState:
-        """Returns the state for which the next append is made; raises if another writer has published."""
-        base = self._log.state
-        if base.writer != self._follows or base.added != self._added:
-            raise second_writer(base.seq, base.writer, self.place.url)
-        return base
 
     # ------------------------------------------------------------------ while nothing comes, and when nothing will
 
@@ -141,13 +134,12 @@ class BatchWriter:
         boundary = heartbeat.boundary()  # before Spark is asked: what it then has not found came later than this
         if not self._nothing_waits(goes_on):
             return False
-        base = self._base()
-        if quiet.pass_time(self._log, boundary, self._run, self.place.durability) is None:
+        since = self._log.state.seq
+        if quiet.pass_time(self._log, boundary, self._run, self.place.durability, self._base) is None:
             return False
-        self._follows = self._log.state.writer
+        self._base = state = self._log.state
         self._published_s = stopwatch_s()
-        self._housekeeping.after_batch(self._log, base.seq)
-        state = self._log.state
+        self._housekeeping.after_batch(self._log, since)
         before = self.progress or self._report(None, [], 0.0, 0.0)
         self.progress = {**before, "commit": state.seq, "boundary": state.boundary}
         return True
@@ -173,10 +165,10 @@ class BatchWriter:
 
     def finish(self) -> None:
         """Publishes that nothing will follow."""
-        base = self._base()
-        quiet.finish(self._log, self._run, self.place.durability)
-        self._follows = self._log.state.writer
-        self._housekeeping.after_batch(self._log, base.seq)
+        since = self._log.state.seq
+        quiet.finish(self._log, self._run, self.place.durability, self._base)
+        self._base = self._log.state
+        self._housekeeping.after_batch(self._log, since)
 
     def _report(self, batch: int | None, blocks: Sequence[Block], write_s: float, publish_s: float) -> dict[str, Any]:
         """Returns the figures of a batch; of None where the stream stands, before this program's first one."""

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from strandline.log.stream.block import Block
-from strandline.log.stream.log_state import LogState
 from strandline.log.stream.reason import AHEAD, KEY, LATE, TIME
 from strandline.log.stream.spec import StreamSpec
 from strandline.operators.open_windows.record import LENGTH_MAX
@@ -33,27 +32,33 @@ _UTC_PLUS_14_US = 14 * 3_600_000_000
 class EntryLimits:
     """The limits of what enters the partitions in one batch."""
 
-    boundaries: tuple[int | None, ...]
-    """Per partition, the time before which a tuple is late."""
-    latest: int | None
-    """The time after which a tuple is ahead."""
+    max_ahead: int | None
+    """A tuple is ahead if its time is later than the clock by more than this; None: no tuple is ahead."""
     time_min: int
     time_max: int
     """Between these are the times with which one can compute."""
     key_bytes_max: int
     """Of the key columns of variable length, together."""
+    boundaries: tuple[int | None, ...] = ()
+    """Per partition, the time before which a tuple is late: of the state behind which the batch is published."""
+    now_us: int = 0
+    """The clock, which is read once for all of the batch."""
 
     @classmethod
-    def of(cls, spec: StreamSpec, base: LogState, max_ahead: int | None, now_us: int) -> EntryLimits:
-        """Returns the limits of a batch that is published after `base`; the clock was read once for all of it."""
-        latest = None
-        if max_ahead is not None:
+    def of(cls, spec: StreamSpec, max_ahead: int | None) -> EntryLimits:
+        """Returns the limits that all batches of a stream have in common: without boundaries and time of a batch."""
+        if max_ahead is not None and spec.time_kind != "timestamp":
             # A time without a zone may be of any: it is not ahead while it is not ahead of the earliest of them.
-            latest = min(now_us + max_ahead + (0 if spec.time_kind == "timestamp" else _UTC_PLUS_14_US), END_OF_TIME)
+            max_ahead += _UTC_PLUS_14_US
         low, high = (_YEAR_1_US, _YEAR_10000_US - 1) if spec.time_is_timestamp else (-TIME_MAX, TIME_MAX)
         # As operators write keys out: a length before what has one, eight bytes or less for the others.
         written = sum(5 if name in long_keys(spec) else 21 for name in spec.key)
-        return cls(base.boundaries, latest, low, high, LENGTH_MAX - written)
+        return cls(max_ahead, low, high, LENGTH_MAX - written)
+
+    @property
+    def latest(self) -> int | None:
+        """The time after which a tuple is ahead."""
+        return None if self.max_ahead is None else min(self.now_us + self.max_ahead, END_OF_TIME)
 
     def by_time(self, partition: int, earliest: int, latest: int) -> set[str]:
         """Returns the reasons for which some tuples between these times must not enter a partition."""

@@ -162,10 +162,6 @@ class OperatorInputs:
             if number not in self._replicas:
                 log.refresh()
 
-    def commits(self) -> list[tuple[str, int]]:
-        """Returns the id of each stream and its last commit, as of the last `refresh`."""
-        return [(log.spec.id, log.state.seq) for log in self.logs]
-
     def lags(self, standings: Sequence[Standing]) -> dict[str, Any]:
         """Returns how far each of several inputs has come, and for which of them the others wait.
 

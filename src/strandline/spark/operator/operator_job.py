@@ -76,6 +76,7 @@ class OperatorJob:
         self._sent: SentOnce | None = None
         """The work as tasks get it, from the first job on."""
         self._promise = promise
+        self._operation = Operation(element, promise, inputs.input, self.output, SYSTEM_CLOCK)
         self._seen = Watch.fresh(len(inputs.logs))
         if promise is not None:  # the operator goes on with the outage of the driver before
             states = [log.state for log in inputs.logs]
@@ -167,7 +168,9 @@ class OperatorJob:
             self.housekeeping.after_batch(self.output, before)
             if not no_more:
                 self._keep_registered()
-            if self._promise is not None and (self._seen.unreachable or not self._is_behind):
+            if self._promise is not None and (
+                self._seen.unreachable or not self.inputs.input.is_behind(self.output.state)
+            ):
                 break
             began_s = stopwatch_s()
             tick = self.look(refreshes=False)
@@ -180,19 +183,18 @@ class OperatorJob:
         Refreshes the inputs before: without a bound only if it `refreshes`. If a replica cannot be read, this looks at
         another one; with a bound, an input that cannot be read is missing, and the next look tries it again.
         """
-        element, output, unreadable = self._work.element, self.output, frozenset[int]()
+        operation, output = self._operation, self.output
         while True:
             try:
                 if self._promise is not None:
-                    unreadable = self.inputs.unreadable()
+                    operation = replace(operation, unreadable=self.inputs.unreadable())
                 else:
                     if refreshes:
                         self.inputs.refresh()
-                    known = [*self.inputs.commits(), output.state.seq]
+                    known = [*((log.spec.id, log.state.seq) for log in self.inputs.logs), output.state.seq]
                     is_idle = known == self._idle or not self.inputs.input.has_news(output.state)
                     if self.inputs.absent or (is_idle and not self.must_save):
                         return None
-                operation = Operation(element, self._promise, self.inputs.input, output, SYSTEM_CLOCK, unreadable)
                 seen, tick = operation.next(self._seen)
             except MISSING as problem:
                 if not self.inputs.bear(problem):
@@ -204,11 +206,6 @@ class OperatorJob:
             self._idle = known if tick is None and self._promise is None else None
             return tick
 
-    @property
-    def _is_behind(self) -> bool:
-        """True if tuples that can be taken in were not taken in, as of the last look."""
-        return self.inputs.input.is_behind(self.output.state)
-
     def _warn(self, done: Sequence[Done]) -> None:
         """Warns of tuples that could not be computed, of recoveries, and of targets that cannot be met."""
         if any(d.aside for d in done):
@@ -218,9 +215,7 @@ class OperatorJob:
     @property
     def must_save(self) -> bool:
         """True if the state has to be saved although no tuple has come."""
-        state, now_us = self.output.state, SYSTEM_CLOCK.now_us()
-        policy = self._work.element.policy
-        return not state.finished and any(policy.is_overdue(standing, now_us) for standing in state.standings)
+        return bool(self._operation.due)
 
     @property
     def is_at_risk(self) -> bool:

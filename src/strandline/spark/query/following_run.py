@@ -102,7 +102,10 @@ class FollowingRun(OperatorRun, ElementRun):
         for query in self._sources:
             if query.is_active:
                 query.process_all_available()
-        self._is_answered(self._request(), None)
+        with self._requests:
+            self._asked += 1
+            self._bell.set()
+            self._is_answered(self._asked, None)
 
     # ------------------------------------------------------------------ its thread
 
@@ -127,17 +130,12 @@ class FollowingRun(OperatorRun, ElementRun):
         """Looks at the inputs, again and again, until the run stops."""
         self._plan(is_soon=True)
         while self.life.goes_on:
-            is_woken = self._wait()
+            pause_s = max(0.0, min(self._due_s - stopwatch_s(), _CHECK_EVERY_S if self._sources else _SPARK_EVERY_S))
+            is_woken = self._bell.wait(pause_s)
+            self._bell.clear()
             self._check()
             if self.life.goes_on and (is_woken or stopwatch_s() >= self._due_s):
                 self._turn()
-
-    def _wait(self) -> bool:
-        """Waits for the next look, or the next check; returns whether the bell has rung."""
-        pause_s = max(0.0, min(self._due_s - stopwatch_s(), _CHECK_EVERY_S if self._sources else _SPARK_EVERY_S))
-        is_woken = self._bell.wait(pause_s)
-        self._bell.clear()
-        return is_woken
 
     def _inputs(self) -> list[str]:
         return [log.spec.id for log in self._job.inputs.logs]

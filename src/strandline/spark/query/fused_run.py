@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 from strandline.log.stream.manifest import Writer
@@ -19,7 +18,6 @@ class FusedRun(OperatorRun):
     def __init__(self, place: Place, job: OperatorJob, events: ListenerEvents) -> None:
         super().__init__(place, job, events)
         self.when_failed: Callable[[], None] = lambda: None
-        self._turn = threading.Lock()
         self._is_started = False
         self._writer: Writer | None = None
 
@@ -35,7 +33,7 @@ class FusedRun(OperatorRun):
 
     def begin(self) -> None:
         """Lets its thread begin, if it has not begun yet."""
-        with self._turn:
+        with self._requests:
             self._begin()
 
     def catch_up(self, writer: Writer) -> None:
@@ -45,12 +43,13 @@ class FusedRun(OperatorRun):
 
     def hand_over(self, writer: Writer) -> None:
         """Lets it take in what is published, once it is done with what it was handed over before."""
-        with self._turn:
+        with self._requests:
             if self.life.goes_on:
                 self._begin()
-                self._is_answered(self._asked, None)
+                self._requests.wait_for(lambda: not self.is_busy)
                 self._writer = writer
-                self._request()
+                self._asked += 1
+                self._bell.set()
 
     def idle(self, writer: Writer, *, is_new: bool) -> None:
         """Lets it look at its input after a heartbeat, or when it must save its state, if it has nothing else to do."""

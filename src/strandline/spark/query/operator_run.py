@@ -112,13 +112,6 @@ class OperatorRun(ABC):
 
     # ------------------------------------------------------------------ requests of other threads
 
-    def _request(self) -> int:
-        """Asks the thread for a batch; returns the number of the request."""
-        with self._requests:
-            self._asked += 1
-            self._bell.set()
-            return self._asked
-
     def _is_answered(self, request: int, timeout_s: float | None) -> bool:
         """Waits until the thread has done what was asked for, or has ended; returns False if it takes longer."""
         with self._requests:
