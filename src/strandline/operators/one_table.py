@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from strandline.control_columns import OFFSET
 from strandline.operators.expressions.shape import InputShapes
-from strandline.operators.operator import Definition, OnError
+from strandline.operators.operator import Definition
 
 
 @dataclass(frozen=True)
@@ -100,19 +100,3 @@ def in_first_columns(tables: Sequence[pa.Table], reads: Sequence[Sequence[str]],
             one = one.append_column(INPUT_NAME, pa.array(np.full(len(one), number, np.int32)))
         made.append(one)
     return one_table(made)
-
-
-def as_one_table(
-    definition: OneTableDefinition,
-    tuples: Sequence[pa.Table],
-    on_error: OnError,
-    set_aside: Callable[[str, pa.Table, int], None],
-    *,
-    numbered: bool = False,
-) -> pa.Table:
-    """Returns the tuples of all inputs, each in its shape, in their order and in the columns of the first.
-
-    Tuples that cannot be computed go to `set_aside`, or InputError is raised. See `in_first_columns` for `numbered`.
-    """
-    made = definition.shaping.over(tuples, on_error, lambda number, rows: set_aside("value", rows, number))
-    return in_first_columns(made, definition.takes, numbered=numbered)
