@@ -19,7 +19,7 @@ from strandline.control_columns import OFFSET
 from strandline.errors import InputError
 from strandline.operators.expressions.shape import AS_IS, Shape
 from strandline.operators.kernels.arrow_words import arrow_type, whole, words_of
-from strandline.operators.one_table import OneTableDefinition, in_first_columns
+from strandline.operators.one_table import OneTableDefinition, one_table
 from strandline.operators.open_windows.record import LENGTH_MAX
 from strandline.operators.operator import TAKEN_IN, Definition, OnError
 from strandline.units import TIME_MAX
@@ -156,13 +156,13 @@ class OneTableAside(AsideTables):
         self._texts = texts
 
     def one_table(self, tuples: Sequence[pa.Table], on_error: OnError, *, numbered: bool = False) -> pa.Table:
-        """Returns the tuples of all inputs, each in its shape, in their order and in the columns of the first.
+        """Returns the tuples of all inputs, each in its shape, in one table, see the function `one_table`.
 
-        Tuples that cannot be computed are kept here, or raised as an InputError. See `in_first_columns` for `numbered`.
+        Tuples that cannot be computed are kept here, or raised as an InputError.
         """
         d = self._definition
         made = d.shaping.over(tuples, on_error, lambda number, rows: self.add_tuples(VALUE, rows, number))
-        return in_first_columns(made, d.takes, numbered=numbered)
+        return one_table(made, d.takes, numbered=numbered)
 
     def healthy(
         self, tuples: Sequence[pa.Table], on_error: OnError, shape: Shape = AS_IS, *, numbered: bool = False
