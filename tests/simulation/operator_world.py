@@ -38,7 +38,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline import arrow_rows
-from strandline.checkpoint import footprint_cost
+from strandline.checkpoint import footprint_cost, saving
 from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.clock import ManualClock
 from strandline.errors import (
@@ -175,7 +175,7 @@ def small_steps(rng: Random) -> Iterator[None]:
         mock.patch.object(block_slice, "BYTES_HELD_MAX", rng.choice([0, 1 << 23])),
         mock.patch.object(one_stream, "PIECE_BYTES_MAX", few_bytes()),
         mock.patch.object(step, "ROWS_MIN", rng.choice([1, 1 << 12])),
-        mock.patch.object(step, "_SAMPLE_MIN", 10),
+        mock.patch.object(saving, "_SAMPLE_MIN", 10),
         mock.patch.object(footprint_cost, "FOOTPRINTS_MIN", 3),
         mock.patch.object(arrow_rows, "ARRAY_BYTES_MAX", few_bytes()),
         mock.patch.object(arrow_rows, "PORTION_BYTES_MAX", few_bytes()),

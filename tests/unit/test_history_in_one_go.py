@@ -10,7 +10,9 @@ import pytest
 from strandline.checkpoint.policy import cec
 from strandline.errors import CorruptManifestError
 from strandline.inputs import one_stream
+from strandline.inputs.input import InputSlice
 from strandline.inputs.one_stream import OneStream
+from strandline.log.operator_state.input_mark import Position
 from strandline.log.stream import commit_kinds
 from strandline.log.stream.append_commit import Append, AppendCommit
 from strandline.log.stream.log import Log
@@ -136,7 +138,8 @@ def test_nothing_earlier_follows_a_piece_than_it_says(
     rows = [row for commit in commits for row in commit]
     boundary = case.input.state.boundaries[0]
     assert boundary == max(r["t"] for r in rows) - LATENESS
-    found = list(OneStream(plan, case.input).pieces(0, 0, len(rows), boundary, 7))
+    taken = InputSlice(Position(0, None), len(rows), boundary, len(rows))
+    found = list(OneStream(plan, case.input).ahead(taken, 0, 0, 7))
     assert [p.end for p in found][-1] == len(rows)
     assert found[-1].boundary == boundary
     for piece in found[:-1]:

@@ -19,9 +19,11 @@ from strandline.errors import (
     SecondWriterError,
     StreamFinishedError,
 )
+from strandline.inputs.input import InputSlice
 from strandline.inputs.one_stream import OneStream
 from strandline.log.audit.stream_audit import verify
 from strandline.log.index.index import Snapshot
+from strandline.log.operator_state.input_mark import Position
 from strandline.log.storage.storage import Storage
 from strandline.log.stream import commit_kinds, manifest, quiet, schema_change
 from strandline.log.stream.append_commit import Append
@@ -129,7 +131,9 @@ def test_an_operator_over_the_stream_takes_the_new_column_in(storage: MemoryStor
     operator.begin()
     found = [
         pa.table(columns, names=[name for name, _ in operator.definition.result_columns]).to_pylist()
-        for piece in OneStream(operator.definition, evolved(storage)).pieces(0, 0, 5, None, rows=2)
+        for piece in OneStream(operator.definition, evolved(storage)).ahead(
+            InputSlice(Position(0, None), 5, None, 5), 0, 0, rows=2
+        )
         for columns in operator.feed(piece.tables)
     ]
     assert found == [[{"k": 1, "window_start": 0, "window_end": 4, "mean": 1.0, "n": 5, "least": 0}]]

@@ -308,13 +308,13 @@ def test_marks_survive_their_json() -> None:
 def test_one_table_holds_all_tuples_in_order_and_says_whose_they_are() -> None:
     inputs = [InputStream(log, ("v",)) for log in (stream([[1, 3, 5]]), stream([[2, 3]]), stream([[1]]))]
     (piece,) = pieces(inputs, 0, BEGIN, 9, 100)
-    table = one_table(piece.tables, ["a", "b", "c"])
+    table = one_table(piece.tables, [["v"]] * 3, numbered=True)
     assert table.column("_offset").to_pylist() == list(range(6))
-    assert table.column("_input").to_pylist() == ["a", "c", "b", "a", "b", "a"]
-    assert one_table(piece.tables).column("v").to_pylist() == [0, 0, 0, 1, 1, 2]
+    assert table.column("_input").to_pylist() == [0, 2, 1, 0, 1, 0]
+    assert one_table(piece.tables, [["v"]] * 3).column("v").to_pylist() == [0, 0, 0, 1, 1, 2]
     empty = [t.slice(0, 0) for t in piece.tables]
-    assert len(one_table(empty)) == 0
-    assert isinstance(one_table(empty), pa.Table)
+    assert len(one_table(empty, [["v"]] * 3)) == 0
+    assert isinstance(one_table(empty, [["v"]] * 3), pa.Table)
 
 
 class GroupReads:

@@ -9,8 +9,11 @@ from strandline.checkpoint.footprint_cost import NO_FOOTPRINTS, FootprintCost
 from strandline.checkpoint.missed_target import MissedTarget
 from strandline.checkpoint.policy import NEVER_WORKED, Policy
 from strandline.checkpoint.slow_policy import StepEnd
-from strandline.log.operator_state.standing import Standing, nearer
+from strandline.log.operator_state.standing import Standing, nearer, towards
 from strandline.operators.operator import Footprints, Operator
+
+_SAMPLE_MIN = 1_000
+"""Fewer tuples say little of what one costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +65,27 @@ def save(operator: Operator, policy: Policy, occasion: Occasion, position: int) 
     return Checkpoint(operator.save_nothing())
 
 
+Sample = tuple[int, float]
+"""So many tuples, and the seconds that they took."""
+
+
 def standing_after(
-    operator: Operator, policy: Policy, occasion: Occasion, ends: tuple[int, int], saved: Checkpoint
+    operator: Operator,
+    policy: Policy,
+    occasion: Occasion,
+    ends: tuple[int, int],
+    saved: Checkpoint,
+    cost: FootprintCost,
+    samples: tuple[Sample, Sample],
 ) -> Standing:
-    """Returns where the operator stands after this save; its output ended at the first of `ends`, now at the second."""
+    """Returns where the operator stands after this save; its output ended at the first of `ends`, now at the second.
+
+    `cost` is that of its footprints; `samples` are tuples of extent, then of replay.
+    """
     before, (began, end) = occasion.before, ends
-    extent = operator.extent(end)
+    known, extent = before or NEVER_WORKED, operator.extent(end)
     standing = replace(
-        before or NEVER_WORKED,
+        known,
         input=operator.input_end,
         open=extent.open_windows,
         oldest=extent.oldest_input,
@@ -80,15 +96,23 @@ def standing_after(
         saved_us=0,
         due=operator.due,
         times=(),
+        extent_ns=_unit_cost(known.extent_ns, known.unit_costs[0], samples[0]),
+        replay_ns=_unit_cost(known.replay_ns, known.unit_costs[1], samples[1]),
     )
-    if policy.starts_from == "footprints":
-        if policy.slow is None:
-            return standing
+    if policy.slow is not None:
         ended = None if occasion.time is None else StepEnd(occasion.time, operator.input_end, end)
-        return replace(standing, times=policy.slow.times_after(before, ended))
+        standing = replace(standing, times=policy.slow.times_after(before, ended))
     if policy.starts_from == "nothing":
-        return replace(standing, oldest=standing.input, extent=0, replay=0)
-    return _since_the_last_whole(standing, before, end - began, saved)
+        standing = replace(standing, oldest=standing.input, extent=0, replay=0)
+    elif policy.starts_from == "whole state":
+        standing = _since_the_last_whole(standing, before, end - began, saved)
+    return with_costs(standing, policy, occasion, cost)
+
+
+def _unit_cost(known_ns: float, assumed_ns: float, sample: Sample) -> float:
+    """Returns what a tuple costs after this sample; few tuples say little of that."""
+    tuples, seconds = sample
+    return known_ns if tuples < _SAMPLE_MIN else round(towards(assumed_ns, seconds * 1e9 / tuples), 1)
 
 
 def with_costs(standing: Standing, policy: Policy, occasion: Occasion, cost: FootprintCost) -> Standing:

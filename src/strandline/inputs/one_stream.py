@@ -179,15 +179,13 @@ class OneStream:
         """Returns nothing to note: a replay can begin at every offset."""
         return ReplayPlaces()
 
-    def ahead(self, taken: InputSlice, partition: int, first: int, rows: int) -> Iterator[Piece]:
-        assert taken.end is not None
-        return self.pieces(partition, first, taken.end, taken.until, rows)
-
     def again(self, stretch: Stretch, rows: int) -> Iterator[Piece]:
-        return self.pieces(stretch.partition, stretch.first, stretch.end.ordinal, stretch.boundary, rows)
+        taken = InputSlice(stretch.begin, stretch.end.ordinal, stretch.boundary, rows)
+        return self.ahead(taken, stretch.partition, stretch.first, rows)
 
-    def pieces(self, partition: int, first: int, end: int, boundary: int | None, rows: int) -> Iterator[Piece]:
-        """Yields the tuples [first, end), about `rows` at a time. Behind `end`, nothing before `boundary` follows."""
+    def ahead(self, taken: InputSlice, partition: int, first: int, rows: int) -> Iterator[Piece]:
+        end, boundary = taken.end, taken.until
+        assert end is not None
         if first >= end:
             return
         log, definition = self.log, self.definition

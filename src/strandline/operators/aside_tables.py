@@ -7,6 +7,7 @@ aside again in a replay, and nothing of it is in any state.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -16,8 +17,9 @@ import pyarrow.compute as pc
 
 from strandline.control_columns import OFFSET
 from strandline.errors import InputError
+from strandline.operators.expressions.shape import AS_IS, Shape
 from strandline.operators.kernels.arrow_words import arrow_type, whole, words_of
-from strandline.operators.one_table import OneTableDefinition
+from strandline.operators.one_table import OneTableDefinition, one_table
 from strandline.operators.open_windows.record import LENGTH_MAX
 from strandline.operators.operator import TAKEN_IN, Definition, OnError
 from strandline.units import TIME_MAX
@@ -153,12 +155,24 @@ class OneTableAside(AsideTables):
         self._time_type = time_type
         self._texts = texts
 
-    def healthy(self, tuples: pa.Table, on_error: OnError) -> pa.Table:
-        """Returns the tuples that kernels can take; the others are kept here, or raised as an InputError."""
+    def one_table(self, tuples: Sequence[pa.Table], on_error: OnError, *, numbered: bool = False) -> pa.Table:
+        """Returns the tuples of all inputs, each in its shape, in one table, see the function `one_table`.
+
+        Tuples that cannot be computed are kept here, or raised as an InputError.
+        """
         d = self._definition
-        unfit = [] if self._time_type is None else bad_times(tuples, *d.time)
-        unfit += [*long_keys(tuples, d), *long_values(tuples, self._texts)]
-        return self._fit(tuples, unfit, on_error, self.add_tuples, "input offset")
+        made = d.shaping.over(tuples, on_error, lambda number, rows: self.add_tuples(VALUE, rows, number))
+        return one_table(made, d.takes, numbered=numbered)
+
+    def healthy(
+        self, tuples: Sequence[pa.Table], on_error: OnError, shape: Shape = AS_IS, *, numbered: bool = False
+    ) -> pa.Table:
+        """Returns what `one_table` does, in this shape; tuples that kernels cannot take are kept or raised, too."""
+        d, table = self._definition, self.one_table(tuples, on_error, numbered=numbered)
+        table = shape.computed(table, on_error, partial(self.add_tuples, VALUE))
+        unfit = [] if self._time_type is None else bad_times(table, *d.time)
+        unfit += [*long_keys(table, d), *long_values(table, self._texts)]
+        return self._fit(table, unfit, on_error, self.add_tuples, "input offset")
 
     def add_tuples(self, reason: str, tuples: pa.Table, number: int = 0) -> None:
         """Adds tuples as an input has them: their key, their time, their offset in the place of `_input`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from strandline.control_columns import OFFSET
 from strandline.operators.expressions.shape import InputShapes
-from strandline.operators.operator import Definition, OnError
+from strandline.operators.operator import Definition
 
 
 @dataclass(frozen=True)
@@ -64,32 +64,10 @@ class OneTableDefinition(Definition, Protocol):
         return replace(self, before=self.before.known_as(stored))  # type: ignore[type-var]
 
 
-def one_table(tables: Sequence[pa.Table], names: Sequence[str] | None = None) -> pa.Table:
-    """Returns the tuples of all tables in the order of `_offset`; with `names`, a column `_input` names the input.
+def one_table(tables: Sequence[pa.Table], reads: Sequence[Sequence[str]], *, numbered: bool = False) -> pa.Table:
+    """Returns the tuples of all inputs in the order of `_offset`, in the columns of the first.
 
-    That is for operators that ask for it; it is a dictionary, a byte a tuple.
-    """
-    if names is not None:
-        of = [pa.DictionaryArray.from_arrays(np.full(len(t), i, np.int8), list(names)) for i, t in enumerate(tables)]
-        tables = [t.append_column(INPUT_NAME, column) for t, column in zip(tables, of, strict=True)]
-    filled = [table for table in tables if len(table)]
-    if len(filled) < 2:
-        return filled[0] if filled else tables[0]
-    table = pa.concat_tables(filled)
-    places = table.column(OFFSET).to_numpy()
-    first, last = int(places.min()), int(places.max())
-    if last - first < len(places):  # no gaps: a tuple's place says where it goes
-        order = np.empty(len(places), np.int64)
-        order[places - first] = np.arange(len(places))
-    else:  # some were left out before; what is left of each input is in order
-        order = np.argsort(places, kind="stable")
-    return table.combine_chunks().take(pa.array(order))
-
-
-def in_first_columns(tables: Sequence[pa.Table], reads: Sequence[Sequence[str]], *, numbered: bool = False) -> pa.Table:
-    """Returns the tuples of all inputs in their order, in the columns of the first; `reads` are those of each input.
-
-    With `numbered`, a column `_input` has the number of each tuple's input, from 0 on.
+    `reads` are the columns of each. With `numbered`, a column `_input` has the number of each tuple's input, from 0 on.
     """
     if len(tables) == 1 and not numbered:
         return tables[0]
@@ -99,20 +77,15 @@ def in_first_columns(tables: Sequence[pa.Table], reads: Sequence[Sequence[str]],
         if numbered:
             one = one.append_column(INPUT_NAME, pa.array(np.full(len(one), number, np.int32)))
         made.append(one)
-    return one_table(made)
-
-
-def as_one_table(
-    definition: OneTableDefinition,
-    tuples: Sequence[pa.Table],
-    on_error: OnError,
-    set_aside: Callable[[str, pa.Table, int], None],
-    *,
-    numbered: bool = False,
-) -> pa.Table:
-    """Returns the tuples of all inputs, each in its shape, in their order and in the columns of the first.
-
-    Tuples that cannot be computed go to `set_aside`, or InputError is raised. See `in_first_columns` for `numbered`.
-    """
-    made = definition.shaping.over(tuples, on_error, lambda number, rows: set_aside("value", rows, number))
-    return in_first_columns(made, definition.takes, numbered=numbered)
+    filled = [table for table in made if len(table)]
+    if len(filled) < 2:
+        return filled[0] if filled else made[0]
+    table = pa.concat_tables(filled)
+    places = table.column(OFFSET).to_numpy()
+    first, last = int(places.min()), int(places.max())
+    if last - first < len(places):  # no gaps: a tuple's place says where it goes
+        order = np.empty(len(places), np.int64)
+        order[places - first] = np.arange(len(places))
+    else:  # some were left out before; what is left of each input is in order
+        order = np.argsort(places, kind="stable")
+    return table.combine_chunks().take(pa.array(order))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from strandline.checkpoint.saving import Sample
 from strandline.clock import stopwatch_s
 from strandline.errors import (
     CorruptBlockError,
@@ -68,6 +69,11 @@ class Recovery:
             "open_s": round(self.open_s, 4),
             "kernels_s": round(self.kernels_s, 4),
         }
+
+    @property
+    def samples(self) -> tuple[Sample, Sample]:
+        """Its tuples of extent and of replay, and the seconds that each took."""
+        return (self.extent, self.load_s), (self.read, self.replay_s)
 
     def to_json(self) -> dict[str, Any]:
         """Returns what a report of progress says of it."""

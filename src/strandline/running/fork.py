@@ -146,23 +146,16 @@ class _AtWork(NamedTuple):
     """The attempt to whose state the step leaves its changes; empty if it has to leave its whole state."""
 
 
-def _at_its_place(before: ForkStanding, definition: Definition) -> _AtWork:
-    """Returns the fork of an operator without state: its last step left nothing but a place in the input."""
-    operator = definition.fresh("set_aside")
-    operator.input_end = before.ordinal
-    operator.begin()
-    return _AtWork(operator, Position(before.ordinal, before.bound), "")
-
-
 def _found(fork: ForkStep, element: Element, caches: Caches) -> _AtWork | None:
     """Returns the fork as its last step left it; None if it is not here, or the stable lineage has overtaken it."""
     before = fork.before
     if not before.attempt or before.bound is None or is_before(before.bound, fork.silent_until):
         return None
-    if not element.definition.keeps_state:
-        return _at_its_place(before, element.definition)
     operator, parent = None, before.attempt
-    if element.definition.lives_in_process:
+    if not element.definition.keeps_state:  # its last step left nothing but a place in the input
+        operator, parent = element.definition.fresh("set_aside"), ""
+        operator.input_end = before.ordinal
+    elif element.definition.lives_in_process:
         left = caches.fork.take_operator(before.attempt)
         if left is not None and left.operator.definition == element.definition:
             operator = left.operator

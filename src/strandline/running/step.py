@@ -14,15 +14,15 @@ import pyarrow as pa
 
 from strandline.checkpoint.footprint_cost import FootprintCost
 from strandline.checkpoint.missed_target import MissedTarget
-from strandline.checkpoint.saving import Occasion, after_a_pause, save, standing_after, with_costs
+from strandline.checkpoint.saving import Occasion, after_a_pause, save, standing_after
 from strandline.clock import Clock, stopwatch_s
 from strandline.errors import StreamMismatchError
 from strandline.failpoint import failpoint
 from strandline.inputs.input import InputSlice, Piece, ReplayPlaces
 from strandline.log.operator_state import loss_record
 from strandline.log.operator_state.input_mark import Position
-from strandline.log.operator_state.standing import Standing, towards
-from strandline.log.storage.storage import create_once
+from strandline.log.operator_state.standing import Standing
+from strandline.log.storage.storage import Storage, create_once
 from strandline.log.stream.block import Block
 from strandline.log.stream.block_sequence import BlockSequence
 from strandline.log.stream.kinds import Kind
@@ -45,8 +45,6 @@ ROWS_MIN = 1 << 12
 """The least size of a piece: a step of fewer tuples still takes in so many, if there are; smaller pieces do not pay."""
 Emit = Callable[[list[pa.Array]], object]
 """Takes the columns of results."""
-_SAMPLE_MIN = 1_000
-"""Fewer tuples say little of what one costs."""
 _EDGES = "input_edges"
 """The name of the places of several streams in the local state (`ReplayPlaces.words`), beside the operator's arrays."""
 ASIDE_BYTES_MAX = 16 << 20
@@ -143,26 +141,25 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
     output.add(Kind.G_OPEN, saved.footprints.opened)
     output.add(Kind.G_CHECK, saved.footprints.checked)
     blocks = finished(output)
-    standing = standing_after(operator, element.policy, occasion, (step.output_end, output.end), saved)
+    rows, checked, save_s = output.counts.total(), output.counts[Kind.G_CHECK], max(0.0, saved_s - fed_s - kernels_s)
+    cost = FootprintCost(saved.footprints.rows, checked, rows, save_s, output.write_s, output.store_s)
+    # A recovery is the best measure of the cost of a recovery.
+    samples = ((rows, output.write_s), (tuples, feed_s)) if recovery is None else recovery.samples
+    ends = step.output_end, output.end
+    standing = standing_after(operator, element.policy, occasion, ends, saved, cost, samples)
     counted = step.before.results if step.before else 0
     results = None if counted is None else counted + output.counts[Kind.RESULT]
     standing = replace(standing, attempt=step.attempt, host=step.host, results=results)
     standing = places.noted(standing, step.slice)
-    aside, earlier = operator.aside.tables, recovery.aside if recovery is not None else {}
-    aside = {reason: [*earlier.get(reason, ()), *aside.get(reason, ())] for reason in {**earlier, **aside}}
-    if recovery is not None and recovery.losses:
-        losses = [replace(loss, at_us=now_us) for loss in recovery.losses]
-        recovery = replace(recovery, losses=tuple(losses), aside={})
-        standing = replace(standing, losses=loss_record.add(logs.output.storage, step.attempt, standing.losses, losses))
+    aside = operator.aside.tables
+    if recovery is not None:
+        aside = {why: [*recovery.aside.get(why, ()), *aside.get(why, ())] for why in {**recovery.aside, **aside}}
+        standing, recovery = _recovered_at(now_us, standing, step, recovery, logs.output.storage)
     left = _leave(operator, step, cache, places, whole=recovery is not None or step.before is None)
     failpoint("after-state")
-    rows = output.counts.total()
-    checked, save_s = output.counts[Kind.G_CHECK], max(0.0, saved_s - fed_s - kernels_s)
-    cost = FootprintCost(saved.footprints.rows, checked, rows, save_s, output.write_s, output.store_s)
-    standing = _priced(standing, step, (rows, output.write_s), (tuples, feed_s), recovery)
     return Done(
         blocks,
-        with_costs(standing, element.policy, occasion, cost),
+        standing,
         element.definition.result_boundary(time, operator.input_end),
         tuples=tuples,
         results=output.counts[Kind.RESULT],
@@ -177,6 +174,21 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
         footprint_s=cost.checked_s,
         missed=saved.missed,
     )
+
+
+def _recovered_at(
+    now_us: int, standing: Standing, step: Step, recovery: Recovery, storage: Storage
+) -> tuple[Standing, Recovery]:
+    """Returns the standing with what a recovery has cost and lost, and the recovery with the time of its losses."""
+    skipped = {"skipped": sum(loss.tuples for loss in recovery.losses)} if recovery.losses else {}
+    recovered = {"at_input": step.before.input if step.before else 0, **recovery.costs, **skipped}
+    open_s = round(recovery.open_s, 4) if recovery.open_s else standing.open_s
+    standing = replace(standing, open_s=open_s, recovered=recovered)
+    if not recovery.losses:
+        return standing, recovery
+    losses = [replace(loss, at_us=now_us) for loss in recovery.losses]
+    standing = replace(standing, losses=loss_record.add(storage, step.attempt, standing.losses, losses))
+    return standing, replace(recovery, losses=tuple(losses), aside={})
 
 
 def _leave(operator: Operator, step: Step, cache: StateCache, places: ReplayPlaces, *, whole: bool) -> int:
@@ -325,25 +337,3 @@ def _after_silence(standing: Standing, until: int | None) -> Standing:
     stands = Position(marks.stands.ordinal, until)
     oldest = stands if marks.oldest.ordinal == stands.ordinal else marks.oldest
     return replace(standing, marks=replace(marks, stands=stands, oldest=oldest))
-
-
-def _priced(
-    standing: Standing, step: Step, written: tuple[int, float], fed: tuple[int, float], recovery: Recovery | None
-) -> Standing:
-    """Returns the standing with the cost of a tuple of extent and of replay, as far as it is known.
-
-    The step has `written` so many tuples in so many seconds, and was `fed` so many.
-    """
-    if recovery is not None:  # a recovery is the best measure of the cost of a recovery
-        written, fed = (recovery.extent, recovery.load_s), (recovery.read, recovery.replay_s)
-        skipped = {"skipped": sum(loss.tuples for loss in recovery.losses)} if recovery.losses else {}
-        recovered = {"at_input": step.before.input if step.before else 0, **recovery.costs, **skipped}
-        open_s = round(recovery.open_s, 4) if recovery.open_s else standing.open_s
-        standing = replace(standing, open_s=open_s, recovered=recovered)
-    if written[0] >= _SAMPLE_MIN:
-        extent_ns = towards(standing.unit_costs[0], written[1] * 1e9 / written[0])
-        standing = replace(standing, extent_ns=round(extent_ns, 1))
-    if fed[0] >= _SAMPLE_MIN:
-        replay_ns = towards(standing.unit_costs[1], fed[1] * 1e9 / fed[0])
-        standing = replace(standing, replay_ns=round(replay_ns, 1))
-    return standing

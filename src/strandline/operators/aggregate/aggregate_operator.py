@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
-from strandline.control_columns import OFFSET
 from strandline.errors import AggregateOverflowError
 from strandline.operators.aggregate.aggregates import Op
 from strandline.operators.aggregate.definition import END as WINDOW_END
@@ -17,10 +15,9 @@ from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.sketches import room_for_hits, sketched
 from strandline.operators.aggregate.tuples import Columns, input_batch, key_and_window
 from strandline.operators.aggregate.window_loading import loaded
-from strandline.operators.aside_tables import VALUE, OneTableAside
+from strandline.operators.aside_tables import OneTableAside
 from strandline.operators.kernels.arrow_words import BYTES
 from strandline.operators.kernels.kernel_arrays import Int64s
-from strandline.operators.one_table import as_one_table
 from strandline.operators.open_windows.arrays import DONE, FRESH, NO_BATCH, OVERFLOWS, RESULTS, Batch, Outcome
 from strandline.operators.open_windows.byte_arena import held_bytes
 from strandline.operators.open_windows.record import END, OPENED, START
@@ -55,23 +52,15 @@ class AggregateOperator(OpenWindows):
     # ------------------------------------------------------------------ tuples
 
     def feed(self, tuples: Sequence[pa.Table]) -> Iterator[list[pa.Array]]:
-        table = as_one_table(self.definition, tuples, self.on_error, self.aside.add_tuples)
+        table = self.aside.healthy(tuples, self.on_error, self.definition.own_shaping)
         for first in range(0, table.num_rows, self.rows_at_once):
             piece = table.slice(first, self.rows_at_once)
-            end = int(piece.column(OFFSET)[-1].as_py()) + 1
-            piece = self.aside.healthy(self.shaped(piece), self.on_error)
-            if piece.num_rows:
-                batch = input_batch(self.definition, piece, held_bytes(self.state.arrays))
-                closed, batch = self._run(batch)
-                records = self._results(closed, batch)
-                if len(records):
-                    yield Columns(self.definition, records, self.state.arrays, batch).results()
-                self._keep_bytes(batch)
-            self.input_end = end
-
-    def shaped(self, table: pa.Table) -> pa.Table:
-        """Returns the tuples as shaped; those that cannot be computed go to `aside`, or InputError is raised."""
-        return self.definition.own_shaping.computed(table, self.on_error, partial(self.aside.add_tuples, VALUE))
+            closed, batch = self._run(input_batch(self.definition, piece, held_bytes(self.state.arrays)))
+            records = self._results(closed, batch)
+            if len(records):
+                yield Columns(self.definition, records, self.state.arrays, batch).results()
+            self._keep_bytes(batch)
+        self._note_taken_in(tuples)
 
     def _keep_bytes(self, batch: Batch) -> None:
         """Takes the bytes of a batch over that windows refer to."""
@@ -101,7 +90,9 @@ class AggregateOperator(OpenWindows):
         results = out.results[: state.trace.counts[RESULTS]]
         if state.trace.counts[OVERFLOWS] and self.on_error == "stop":
             self._refuse_overflow(results, batch)
-        return results, sketched(self.definition, state.arrays, batch, state.trace, results)
+        if self.definition.sketches:
+            batch = sketched(self.definition, state.arrays, batch, state.trace, results)
+        return results, batch
 
     def _results(self, records: Int64s, batch: Batch) -> Int64s:
         """Returns the closed windows with a result; the others go to `aside`, or AggregateOverflowError is raised."""
@@ -143,15 +134,15 @@ class AggregateOperator(OpenWindows):
         return Columns(self.definition, records, state.arrays, NO_BATCH).results() if len(records) else None
 
     def replay(self, tuples: Sequence[pa.Table]) -> None:
-        table = self.shaped(as_one_table(self.definition, tuples, self.on_error, self.aside.add_tuples))
-        table = self.aside.healthy(table, self.on_error)
+        table = self.aside.healthy(tuples, self.on_error, self.definition.own_shaping)
         if not table.num_rows:
             return
         batch = input_batch(self.definition, table, held_bytes(self.state.arrays))
         self.state.trace = room_for_hits(self.state.trace, self.definition, len(batch.keys))
         self.definition.replay(self.definition.window.reach, self.state.arrays, batch, self.state.trace)
-        nothing = np.empty((0, self.definition.width), np.int64)
-        batch = sketched(self.definition, self.state.arrays, batch, self.state.trace, nothing)
+        if self.definition.sketches:
+            nothing = np.empty((0, self.definition.width), np.int64)
+            batch = sketched(self.definition, self.state.arrays, batch, self.state.trace, nothing)
         if len(self.definition.bytes_words):
             self.state.grown = True  # a replay leaves no trace of the windows it touched: look at all of them
             self._keep_bytes(batch)

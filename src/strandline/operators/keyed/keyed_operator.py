@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pyarrow as pa
 from numba.core.errors import NumbaError
 
-from strandline.control_columns import OFFSET
 from strandline.operators.aside_tables import OneTableAside
 from strandline.operators.functions.compiled_function import counted
 from strandline.operators.kernels.arrow_words import BYTES
@@ -39,7 +38,6 @@ from strandline.operators.keyed.record_layout import (
     Sheet,
 )
 from strandline.operators.keyed.texts import texts_of, with_constants
-from strandline.operators.one_table import as_one_table
 from strandline.operators.open_windows.arrays import FRESH, NO_BATCH, Outcome
 from strandline.operators.open_windows.byte_arena import held_bytes
 from strandline.operators.open_windows.record import FUNCTION
@@ -83,14 +81,10 @@ class KeyedOperator(OpenWindows):
 
     def feed(self, tuples: Sequence[pa.Table]) -> Iterator[list[pa.Array]]:
         """Takes in input tuples; yields the results that the function makes of them, in their order."""
-        table = self._one(tuples, self.aside, self.on_error)
+        table = self.aside.healthy(tuples, self.on_error, numbered=self.definition.tells_input)
         for first in range(0, table.num_rows, self.rows_at_once):
-            piece = table.slice(first, self.rows_at_once)
-            end = int(piece.column(OFFSET)[-1].as_py()) + 1
-            piece = self.aside.healthy(piece, self.on_error)
-            if piece.num_rows:
-                yield from TuplePass(self, piece).taken_in()
-            self.input_end = end
+            yield from TuplePass(self, table.slice(first, self.rows_at_once)).taken_in()
+        self._note_taken_in(tuples)
 
     def advance(self, boundary: int) -> list[pa.Array] | None:
         """Closes the keys that expire at this time or before: what the function makes of each, by time and opening."""
@@ -104,13 +98,9 @@ class KeyedOperator(OpenWindows):
     def replay(self, tuples: Sequence[pa.Table]) -> None:
         aside = self._nothing_aside()
         aside.ignore()  # what was set aside is there already
-        table = aside.healthy(self._one(tuples, aside, "set_aside"), "set_aside")
+        table = aside.healthy(tuples, "set_aside", numbered=self.definition.tells_input)
         if table.num_rows and self.open_windows:
             TuplePass(self, table).replayed()
-
-    def _one(self, tuples: Sequence[pa.Table], aside: OneTableAside, on_error: OnError) -> pa.Table:
-        """Returns the tuples of all inputs as they are taken, in their order, in the columns of the first."""
-        return as_one_table(self.definition, tuples, on_error, aside.add_tuples, numbered=self.definition.tells_input)
 
     def note_opened(self, slots: npt.NDArray[np.int32]) -> None:
         """Notes that keys were opened in these records."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
+from strandline.control_columns import OFFSET
 from strandline.operators.aside_tables import AsideTables
 from strandline.operators.kernels.kernel_arrays import Int32s, Int64s
 from strandline.operators.open_windows.record import INPUT, LISTED, NONE, OPENED, POS, TICKET, TIMERS, USED, T
@@ -52,6 +55,10 @@ class OpenWindows(Operator):
     @input_end.setter
     def input_end(self, offset: int) -> None:
         self.state.arrays.header[INPUT] = offset
+
+    def _note_taken_in(self, tuples: Sequence[pa.Table]) -> None:
+        """Notes that the state holds all of these tuples."""
+        self.input_end = max((int(t.column(OFFSET)[-1].as_py()) + 1 for t in tuples if len(t)), default=self.input_end)
 
     @property
     def open_windows(self) -> int:

@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 
 from strandline.control_columns import OFFSET
 from strandline.operators.aside_tables import OneTableAside
-from strandline.operators.one_table import as_one_table
 from strandline.operators.operator import Extent, Footprints, Limits, OnError, Operator, Saved, StateImage
 from strandline.operators.partition_wide.definition import PartitionWideDefinition
 from strandline.operators.partition_wide.object_at_work import CallRaisedError, ObjectAtWork, raised
@@ -68,7 +67,7 @@ class PartitionWideOperator(Operator):
 
     def feed(self, tuples: Sequence[pa.Table]) -> Iterator[list[pa.Array]]:
         """Takes in input tuples; yields the results that the object makes of them."""
-        table = as_one_table(self.definition, tuples, self.on_error, self.aside.add_tuples)
+        table = self.aside.one_table(tuples, self.on_error)
         for first in range(0, table.num_rows, self.rows_at_once):
             piece = table.slice(first, self.rows_at_once)
             self._see(piece)

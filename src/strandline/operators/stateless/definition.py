@@ -18,7 +18,7 @@ from strandline.arrow_types import nested_type
 from strandline.operators.aside_tables import VALUE, OneTableAside
 from strandline.operators.expressions.shape import AS_IS, UNSHAPED, InputShapes, Shape
 from strandline.operators.kernels.arrow_words import whole
-from strandline.operators.one_table import OneTableDefinition, as_one_table
+from strandline.operators.one_table import OneTableDefinition
 from strandline.operators.operator import TAKEN_IN, Extent, Footprints, Limits, OnError, Operator, Saved, StateImage
 from strandline.units import END_OF_TIME
 
@@ -165,7 +165,7 @@ class StatelessOperator(Operator):
     def feed(self, tuples: Sequence[pa.Table]) -> Iterator[list[pa.Array]]:
         """Yields the columns of the tuples that are left, in the order of the input."""
         definition = self.definition
-        table = as_one_table(definition, tuples, self.on_error, self.aside.add_tuples)
+        table = self.aside.one_table(tuples, self.on_error)
         made = definition.own_shaping.computed(table, self.on_error, self._set_aside)
         if made.num_rows:
             schema = definition.output_schema

@@ -10,7 +10,7 @@ import gc
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ from strandline.log.stream.partial_log import PartialLog
 from strandline.log.stream.spec import StreamSpec
 from strandline.operators.kernels.kernel_bundle import KernelBundle
 from strandline.operators.kernels.kernel_cache import TALLY
+from strandline.running import step as steps
 from strandline.running import tick as ticks
 from strandline.running.element import Element
 from strandline.running.fork import Caches, ForkStep
@@ -118,37 +119,47 @@ class OperatorWork:
         before = step.before.attempt if step.before is not None else ""
         if before and not LIVE.holds(str(folder), before):
             try:
-                found: Worked | None = holder.asked(folder, before, lambda: dumps(_Call(self, task)))
+                found: Worked | None = holder.asked(folder, before, lambda: dumps(partial(self._keeping, task)))
                 if found is not None:
                     return found
             except holder.HolderLostError:
                 step = replace(step, attempt=f"{step.attempt}-again")
                 task = replace(task, work=replace(task.work, stable=step))
+        return self._keeping(task)
+
+    def _keeping(self, task: OperatorTask) -> Worked:
+        """Does the task in this process, which keeps the object from then on, and tells the other workers so."""
         done = self.done_here(task)
-        holder.announce(folder, step.attempt)
+        assert done.stable is not None
+        holder.announce(default_folder(spec_of(self.output_spec).id, task.work.partition), done.stable.standing.attempt)
         return done
 
     def done_here(self, task: OperatorTask) -> Worked:
         """Does the task in this process; its steps have the names of the attempt."""
         element = compiled(self.element, self.kernels)
-        work, fork = task.work, task.work.fork
+        work = task.work
         output = PartialLog(self.output.storage(), spec_of(self.output_spec))
         known = zip(self.inputs, self.input_specs, task.input_blocks, strict=True)
         inputs = tuple(place.unread(spec_of(spec), blocks) for place, spec, blocks in known)
         logs = Logs(output, inputs, self._whole)
-        fork_logs = None if fork is None else self._fork_logs(output, fork)
-        stable = StateCache(default_folder(output.spec.id, work.partition))
-        # Without a fork there is no second state, and no folder for it.
-        caches = Caches(stable, stable if fork is None else StateCache(fork_folder(output.spec.id, work.partition)))
+        fork_logs = None if work.fork is None else self._fork_logs(output, work.fork)
+        cache = StateCache(default_folder(output.spec.id, work.partition))
         try:
-            worked = ticks.run(work, element, logs, caches, SYSTEM_CLOCK, fork_logs)
+            if fork_logs is not None:
+                caches = Caches(cache, StateCache(fork_folder(output.spec.id, work.partition)))
+                worked = ticks.run(work, element, logs, caches, SYSTEM_CLOCK, fork_logs)
+            else:  # no second state, and no folder for it
+                assert work.stable is not None
+                worked = Worked(steps.run(work.stable, element, logs, cache, SYSTEM_CLOCK), None)
         finally:
-            for cache in caches:
-                cache.close()
+            cache.close()
             spare_the_collector(self.element)
-        if worked.stable is None:
+        if (done := worked.stable) is None:
             return worked
-        return replace(worked, stable=replace(worked.stable, standing=measured(worked.stable.standing)))
+        is_first, seconds = not _started_s.cache_info().currsize, _started_s()
+        if seconds is None or (done.standing.start_s and not is_first):
+            return worked
+        return replace(worked, stable=replace(done, standing=done.standing.started(seconds)))
 
     def _whole(self, unreachable: frozenset[int] = frozenset()) -> tuple[Log, tuple[Log, ...]]:
         """Returns output and inputs as recovery can search them.
@@ -179,21 +190,6 @@ class OperatorWork:
                     stream=self.inputs[number].url,
                     todo="wait until it has caught up",
                 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """A task, on its way to the worker that keeps its object."""
-
-    work: OperatorWork
-    task: OperatorTask
-
-    def __call__(self) -> Worked:
-        worked = self.work.done_here(self.task)
-        assert worked.stable is not None
-        folder = default_folder(spec_of(self.work.output_spec).id, self.task.work.partition)
-        holder.announce(folder, worked.stable.standing.attempt)
-        return worked
 
 
 def _named(work: Work) -> Work:
@@ -237,13 +233,6 @@ def _started_s() -> float | None:
     if _AGE_S is None or _AGE_S > _YOUNG_S or TALLY.compiled:
         return None
     return min(_AGE_S, _BUSY * _CPU_S) + TALLY.seconds
-
-
-def measured(standing: Standing) -> Standing:
-    """Returns the standing with the start of this process, if that is measured only now or the standing has none."""
-    is_first = not _started_s.cache_info().currsize
-    seconds = _started_s()
-    return standing if seconds is None or (standing.start_s and not is_first) else standing.started(seconds)
 
 
 @lru_cache(maxsize=16)
