@@ -29,7 +29,7 @@ from strandline.log.stream import block as blocks_
 from strandline.log.stream import commit_kinds
 from strandline.log.stream.kinds import is_footprint
 from strandline.log.stream.log import Log
-from strandline.operators.keyed import keyed_operator
+from strandline.operators.keyed.keyed_operator import TuplePass
 from strandline.operators.partition_wide.state_values import StateRow
 from strandline.recovery.checkpoint_audit import audit
 from strandline.recovery.window_report import saved_windows
@@ -269,16 +269,16 @@ def _other_bytes(rng: Random, value: bytes) -> bytes:
 def run(name: str, seed: int, count: int) -> int:
     """Forges so many times; returns how many of the streams were refused. Raises what is no StrandlineError."""
     case, refused = case_of(name), 0
-    called = keyed_operator._called
+    called = TuplePass._call
 
-    def told(*arguments: Any) -> int:
+    def told(tuples: TuplePass, *arguments: Any) -> tuple[int, Exception | None]:
         """Lets errors of bounds through that would be taken for those of a user's function."""
-        try:
-            return called(*arguments)
-        except IndexError as problem:
+        reason, problem = called(tuples, *arguments)
+        if isinstance(problem, IndexError):
             raise OutOfBoundsError from problem
+        return reason, problem
 
-    keyed_operator._called = told
+    TuplePass._call = told  # type: ignore[method-assign]
     for i in range(count):
         print(f"python -m tests.support.hostile_footprints '{name}' {seed + i} 1", flush=True)
         storage = copy_of(case.output)

@@ -103,7 +103,7 @@ def test_architecture_has_a_line_on_every_package() -> None:
 
 def test_the_walk_of_a_tuple_names_files_and_functions_that_exist() -> None:
     named = re.findall(r"^ *\d* +[a-z]+ +([a-z_/]+\.py) +([\w.]+)", walk(), re.MULTILINE)
-    assert len(named) > 80, "the columns of the diagram are others"
+    assert len(named) > 60, "the columns of the diagram are others"
     assert [(file, name) for file, name in named if name not in functions(SOURCE / file)] == []
 
 

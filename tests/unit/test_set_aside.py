@@ -163,7 +163,7 @@ def test_without_leave_such_a_tuple_stops_the_operator_and_says_where_it_is(
 ) -> None:
     case = Case(p, "stop")
     _append(case, [*rows(5), {**rows(1)[0], **change}])
-    with pytest.raises(InputError, match=r"a tuple that no \w+ window can take") as raised:
+    with pytest.raises(InputError, match=r"the \w+ window cannot take a tuple") as raised:
         case.drain()
     assert raised.value.where == "input offset 5"
     assert "set_aside" in raised.value.todo
