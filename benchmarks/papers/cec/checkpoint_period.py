@@ -41,7 +41,7 @@ class _Size:
 
 
 SIZES: dict[Size, _Size] = {
-    "tiny": _Size(1_000, 500, 18, 1, 1),
+    "tiny": _Size(1_000, 500, 12, 1, 1),
     "small": _Size(ITEMS, 25_000, 140, 3, 2),
     "full": _Size(ITEMS, 25_000, 500, 10, 4),
 }
