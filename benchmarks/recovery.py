@@ -113,14 +113,18 @@ class _Stream:
 
     def windows(self) -> Int64s:
         """What the operator has in its state."""
-        standing, plan = self.operator.log.state.standings[0], self.operator.plan
-        arrays = self.operator.cache.open(standing.attempt)
-        assert arrays is not None, "the operator has left no state"
-        operator = plan.revived(arrays)
-        assert isinstance(operator, AggregateOperator)
-        found = _windows(operator)
-        self.operator.cache.close()
-        return found
+        return windows_left_by(self.operator)
+
+
+def windows_left_by(averages: Averages) -> Int64s:
+    """Returns the open windows that the last step has left on this machine, as `_windows` does."""
+    arrays = averages.cache.open(averages.log.state.standings[0].attempt)
+    assert arrays is not None, "the operator has left no state"
+    operator = averages.plan.revived(arrays)
+    assert isinstance(operator, AggregateOperator)
+    found = _windows(operator)
+    averages.cache.close()
+    return found
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ PAPERS = (
     Paper(
         "cec",
         "Sebepou and Magoutis: CEC, continuous eventual checkpointing for data stream processing operators (DSN 2011)",
-        (),
+        ("baseline", "recovery_targets", "checkpoint_period", "instant_pause"),
     ),
     Paper("thesis", "Sebepou: Persistence and continuous eventual checkpointing of data streams (thesis)", ()),
     Paper("spade", "Jacques-Silva, Gedik, Andrade, Wu: language-level checkpointing in SPADE (DSN 2009)", ()),
