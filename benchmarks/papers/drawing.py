@@ -13,7 +13,7 @@ from strandline.errors import OptionError
 _COLOURS = ("#1f6f8b", "#c8553d", "#588157", "#8d6a9f", "#b8860b", "#555555", "#2f4b7c", "#a05195")
 _MARKERS = "osD^vPX*"
 _GREY = "#9a9a9a"
-_WIDTH, _HEIGHT, _COLUMNS = 5.2, 3.6, 2
+_WIDTH, _HEIGHT, _COLUMNS = 5.2, 4.2, 2
 
 
 def as_svg(panels: Sequence[Panel]) -> str:
@@ -67,20 +67,22 @@ def _draw(ax: Any, panel: Panel) -> None:
         theirs.set_ylabel(f"{panel.y}, paper", color=_GREY)
         theirs.tick_params(axis="y", colors=_GREY)
         theirs.set_ylim(bottom=0)
-    for is_log, scale, limit in ((panel.log_x, ax.set_xscale, None), (panel.log_y, ax.set_yscale, ax.set_ylim)):
-        if is_log:
-            scale("log")
-        elif limit is not None:
-            limit(bottom=min(0, ax.get_ylim()[0]))
     if panel.limit is not None:
         name, at = panel.limit
         ax.axhline(at, color="#333333", linestyle="--", linewidth=1, label=name)
+    if panel.log_x:
+        ax.set_xscale("log")
+    if panel.log_y:
+        ax.set_yscale("log")
+    else:
+        ax.set_ylim(bottom=min(0, ax.get_ylim()[0]))
     handles, labels = ax.get_legend_handles_labels()
     if theirs is not ax:
         more, names = theirs.get_legend_handles_labels()
         handles, labels = handles + more, labels + names
     if handles:
-        ax.legend(handles, labels, fontsize=7, framealpha=0.7)
+        # Below the axes: it never lies on what it explains.
+        ax.legend(handles, labels, fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)
 
 
 def _draw_lines(ax: Any, lines: Mapping[str, Line], *, is_paper: bool) -> None:
