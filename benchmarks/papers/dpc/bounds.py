@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.input_failures import BEFORE_S, COMBINATIONS, Contender
-from benchmarks.papers.dpc.failing import AVAILABLE, SETTING, Row, brief, failures, fit, line, rows
+from benchmarks.papers.dpc.failing import AVAILABLE, SETTING, Row, brief, failures, fit, line, rows, steps_table
 from benchmarks.papers.figure import Claim, Data, Experiment, Figure, Panel, Size
 
 _TUPLES_PER_S = 3_000
@@ -124,6 +124,7 @@ FIGURE = Figure(
             shown_by=_TOLD,
         ),
     ),
+    table=lambda data: steps_table(data["rows"]),
 )
 
 

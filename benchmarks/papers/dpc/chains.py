@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.input_failures import BEFORE_S, COMBINATIONS, Contender
-from benchmarks.papers.dpc.failing import MARGIN_S, SETTING, brief, failures, line, rows
+from benchmarks.papers.dpc.failing import MARGIN_S, SETTING, brief, failures, line, rows, steps_table
 from benchmarks.papers.figure import Claim, Data, Experiment, Figure, Panel, Size
 
 _TUPLES_PER_S = 3_000
@@ -185,6 +185,7 @@ FIGURE = Figure(
             "the node before. Here these come at once, so that the tuples of the bound are saved.",
         ),
     ),
+    table=lambda data: steps_table(data["rows"]),
 )
 
 EXPERIMENT = Experiment("dpc-chains", "dpc", measure, (FIGURE,))
