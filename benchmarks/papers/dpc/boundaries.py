@@ -58,21 +58,36 @@ def measure(size: Size, folder: Path) -> Data:
 
 
 def _summary(experiments: Sequence[Row]) -> dict[str, float]:
-    """Returns mean and deviation of the averages of all experiments, over the union and over one of its streams."""
+    """Returns mean and deviation of the averages of all experiments, over the union and over one of its streams.
+
+    `late_ms` is how late a source or an operator was at most: if that is an interval, the machine was busy.
+    """
     found: dict[str, float] = {}
     for name in ("union", "one"):
         averages = [row[name] for row in experiments]
         found[f"{name}_ms"] = round(float(np.mean(averages)), 1)
         found[f"{name}_deviation_ms"] = round(float(np.std(averages, ddof=1)) if len(averages) > 1 else 0.0, 1)
+    found["late_ms"] = round(max(row["late_ms"] for row in experiments), 1)
     return found
 
 
 def _run(folder: Path, interval_ms: int, seconds: float, number: int) -> dict[str, Any]:
-    """Runs one experiment in real time: average milliseconds from a tuple's own time to the commit of its result."""
-    try:
-        return {"interval_ms": interval_ms, **_Experiment(folder, interval_ms / 1e3, seconds, number).averages()}
-    finally:
-        shutil.rmtree(folder)
+    """Runs one experiment in real time: average milliseconds from a tuple's own time to the commit of its result.
+
+    Runs it once more if a source or an operator was late by half an interval, because the machine did something else.
+    The calmer run counts.
+    """
+    runs = []
+    for _ in range(2):
+        experiment = _Experiment(folder, interval_ms / 1e3, seconds, number)
+        try:
+            runs.append((experiment.averages(), experiment.late_s))
+        finally:
+            shutil.rmtree(folder)
+        if experiment.late_s < interval_ms / 2e3:
+            break
+    averages, late_s = min(runs, key=lambda run: run[1])
+    return {"interval_ms": interval_ms, **averages, "late_ms": late_s * 1e3}
 
 
 class _Experiment:
@@ -87,6 +102,8 @@ class _Experiment:
             name: BoundedOperator(folder / name, inputs, join_of(len(inputs)), Promise(_BOUND_US))
             for name, inputs in (("union", paths), ("one", paths[:1]))
         }
+        self.late_s = 0.0
+        """How late a source has published, or an operator looked, at most."""
         # No two sources publish at the same moment of an interval, as no two machines do.
         self._phases = np.random.default_rng(number).random(_STREAMS) * interval_s
 
@@ -96,7 +113,10 @@ class _Experiment:
         start = time.time() + 0.05
         for moment, act in self._agenda(start):
             sleep_until(moment)
+            self.late_s = max(self.late_s, time.time() - moment)
             act(moment)
+        for operator in self._operators.values():
+            operator.tick()
         since_us = round((start + _SETTLE * self._interval_s) * 1e6)
         return {name: _average_ms(operator.output, since_us) for name, operator in self._operators.items()}
 
@@ -158,10 +178,19 @@ def _panels(data: Data) -> list[Panel]:
 
 def _table(data: Data) -> list[list[str]]:
     found = [["interval (ms)", "union (ms)", "deviation", "one stream (ms)", "deviation", "paper (ms)", "deviation"]]
+    found[0].append("late by at most (ms)")
     for row in data["rows"]:
         ours = [row[name] for name in ("union_ms", "union_deviation_ms", "one_ms", "one_deviation_ms")]
         mean, deviation = _PAPER[row["interval_ms"]]
-        found.append([str(row["interval_ms"]), *(f"{value:.1f}" for value in ours), str(mean), str(deviation)])
+        found.append(
+            [
+                str(row["interval_ms"]),
+                *(f"{value:.1f}" for value in ours),
+                str(mean),
+                str(deviation),
+                f"{row['late_ms']:.0f}",
+            ]
+        )
     return found
 
 

@@ -89,10 +89,11 @@ def _panels(data: Data) -> list[Panel]:
 
     state, failure, ms = "state (thousand tuples)", "failure (thousand tentative tuples)", "milliseconds"
     return [
-        Panel("correction", state, ms, ours=lines("state", "state", "ms")),
-        Panel("correction", failure, ms, ours=lines("failure", "tentative", "ms")),
-        Panel("CPU before the correction, guesses included", state, ms, ours=lines("state", "state", "guessing_ms")),
+        Panel("real time of the correction", state, ms, ours=lines("state", "state", "ms")),
+        Panel("real time of the correction", failure, ms, ours=lines("failure", "tentative", "ms")),
         Panel("CPU of the correction", state, ms, ours=lines("state", "state", "correcting_ms")),
+        Panel("CPU of the correction", failure, ms, ours=lines("failure", "tentative", "correcting_ms")),
+        Panel("CPU before the correction, guesses included", state, ms, ours=lines("state", "state", "guessing_ms")),
     ]
 
 
