@@ -188,10 +188,10 @@ def _kept(name: str, part: str, why_not: str) -> Claim:
 
 _BUSY = "A tick in which all operators of the process correct at the same moment holds up the new tuples."
 _UNDONE = (
-    "When the union begins to correct, its undo voids the guesses that the join has not taken in yet, those of the "
-    "last bound. Until the union guesses them again, one or two looks later, the join goes on without them. Tuples "
-    "of these looks wait for another bound, or for the correction. An operator without another one before it keeps "
-    "X (strandline bench availability, `slow`)."
+    "When the union begins to correct, its undo voids the guesses that the join has not taken in yet, because its "
+    "bound is the longer one. Until the union guesses them again, one or two looks later, the join goes on without "
+    "them. Tuples of these looks wait for another bound, or for the correction. With bounds of 0.5 X each, and in "
+    "an operator without another one before it (strandline bench availability, `slow`), this does not happen."
 )
 
 
