@@ -139,13 +139,25 @@ def delays(output: Log, sensors: Sensors, looked_us: Sequence[int], since_us: in
 def first_results_us(output: Log, sensors: Sensors) -> Numbers:
     """By the number of a tuple, when its first result was published; `NEVER_US` if it has none."""
     found = np.full(len(sensors.published_us()), NEVER_US)
+    columns = ["number"] if "number" in output.spec.columns else list(_OF_BOTH)
     for manifest in output.after(-1):
         for block in manifest.blocks:
-            for table in output.read(block.partition, block.first, block.end, ["number"]):
+            for table in output.read(block.partition, block.first, block.end, columns):
                 is_shown = np.isin(table.column("_kind").to_numpy(), [Kind.RESULT, Kind.TENTATIVE])
-                numbers = table.filter(pa.array(is_shown)).column("number").to_numpy()
+                numbers = _numbers(table.filter(pa.array(is_shown)))
                 np.minimum.at(found, numbers, manifest.published_us)
     return found
+
+
+_OF_BOTH = ("left_number", "right_number", "left_time", "right_time")
+
+
+def _numbers(results: pa.Table) -> Numbers:
+    """Returns the numbers of the tuples that have made the results: of a pair it is the later one, or right."""
+    if "number" in results.column_names:
+        return np.asarray(results.column("number"))
+    left, right, left_time, right_time = (np.asarray(results.column(name)) for name in _OF_BOTH)
+    return np.where(left_time > right_time, left, right)
 
 
 def _tentative(output: Log, partition: int, first: int, end: int) -> int:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bounded_operator import BoundedOperator, calm_results, delays, same_results
-from benchmarks.sensors import WRITE_S, Sensors, join_of, sleep_until
+from benchmarks.links import Link, Links, own_inputs
+from benchmarks.sensors import SENSORS, WRITE_S, Sensors, sleep_until
 from strandline.clock import ManualClock
 from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.log import Log
@@ -27,6 +28,8 @@ BEFORE_S, AFTER_S = 1.0, 0.6
 PATIENCE_S = 120.0
 SHORT_OF = 1
 """The number of the stream that is cut off."""
+_STREAMS = 3
+"""How many streams have the rate together that is asked for; more streams bring more tuples."""
 COMBINATIONS: tuple[tuple[Mode, Mode], ...] = (
     ("process", "process"),
     ("delay", "process"),
@@ -49,16 +52,17 @@ class Contender:
     pace: int | None = None
     """Tuples a second of the stable lineage at most, so that correcting takes long; None: as fast as it can."""
     reconcile: Reconcile = "redo"
+    behind: float = 1.0
+    """The part of the bound that nodes behind the first have."""
 
     @property
     def name(self) -> str:
         """The combination."""
         return f"{self.failing}/{self.stabilizing}"
 
-    @property
-    def promise(self) -> Promise:
-        """The same in the operator's words."""
-        return Promise(round(self.bound_s * 1e6), self.failing, self.stabilizing, self.reconcile)
+    def promise(self, share: float = 1.0) -> Promise:
+        """Returns the promise of an operator that has this part of the bound."""
+        return Promise(round(self.bound_s * share * 1e6), self.failing, self.stabilizing, self.reconcile)
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,9 @@ class InputFailure:
     tuples_per_s: int
     seconds: float
     contenders: tuple[Contender, ...]
-    streams: int = 3
+    links: Links = own_inputs
+    sensors: int = SENSORS
+    before_s: float = BEFORE_S
 
     def run(self) -> list[dict[str, Any]]:
         """Runs it in real time; what it meant for each contender, the end of the chain last.
@@ -77,18 +83,20 @@ class InputFailure:
         Kernels are compiled before: call it in a process of its own.
         """
         depth = max(contender.depth for contender in self.contenders)
-        warm_up(self.folder / "warm", depth)
-        per_stream = self.tuples_per_s / self.streams
-        many = self.streams + depth - 1
+        warm_up(self.folder / "warm", depth, self.links)
+        per_stream = self.tuples_per_s / _STREAMS
+        many = _streams(self.links(depth))
         pieces = any(contender.pace for contender in self.contenders)  # a step takes in a block at least
-        sensors = Sensors(self.folder / "in", many, round(per_stream * many), pieces=pieces)
-        chains = [_Chain(self.folder / f"c{n}", c, sensors, self.streams) for n, c in enumerate(self.contenders)]
+        tuples_per_s = round(per_stream * many)
+        sensors = Sensors(self.folder / "in", many, tuples_per_s, sensors=self.sensors, pieces=pieces)
+        chains = [_Chain(self.folder / f"c{n}", c, sensors, self.links) for n, c in enumerate(self.contenders)]
         return self._measured(sensors, chains, healed_s=self._go(sensors, chains))
 
     def _go(self, sensors: Sensors, chains: Sequence[_Chain]) -> float:
         """Lets time pass until all is well again; when the stream was back."""
         start = time.time()
-        begins, heals = start + BEFORE_S, start + BEFORE_S + self.seconds
+        begins = start + self.before_s
+        heals = begins + self.seconds
         share = TICK_S / len(chains)
         due = [(start + 2 * WRITE_S + n * share, n) for n in range(len(chains))]
         heapq.heapify(due)
@@ -118,28 +126,37 @@ class InputFailure:
         return healed_s
 
     def _measured(self, sensors: Sensors, chains: Sequence[_Chain], healed_s: float) -> list[dict[str, Any]]:
+        longest = max(chains, key=lambda chain: len(chain.links)).links
         calm: list[Log] = []
-        folders = [self.folder / f"calm{place}" for place in range(max(len(chain.stages) for chain in chains))]
-        for place, folder in enumerate(folders):
-            inputs = _inputs_of(place, [folder / "results" for folder in folders], sensors, self.streams)
-            calm.append(calm_results(folder, inputs, join_of(len(inputs))))
+        before: Path | None = None
+        for place, link in enumerate(longest):
+            own = self.folder / f"calm{place}"
+            calm.append(calm_results(own, _inputs_of(link, before, sensors), link.definition))
+            before = own / "results"
         return [
             {"failure_s": self.seconds, **chain.measured(place, sensors, calm[place], healed_s)}
             for chain in chains
-            for place in range(len(chain.stages))
+            for place, link in enumerate(chain.links)
+            if link.is_end
         ]
 
 
 class _Chain:
-    """The operators of a contender, each over the results of the one before and a stream of its own."""
+    """The operators of a contender, each over the results of the one before, or streams, or both."""
 
-    def __init__(self, folder: Path, contender: Contender, sensors: Sensors, streams: int) -> None:
+    def __init__(self, folder: Path, contender: Contender, sensors: Sensors, links: Links) -> None:
         self._contender = contender
+        self.links = links(contender.depth)
         self.stages: list[BoundedOperator] = []
-        for place in range(contender.depth):
-            inputs = _inputs_of(place, [stage.path for stage in self.stages], sensors, streams)
-            own, join = folder / f"stage{place}", join_of(len(inputs))
-            self.stages.append(BoundedOperator(own, inputs, join, contender.promise, pace=contender.pace))
+        for place, link in enumerate(self.links):
+            inputs = _inputs_of(link, self.stages[-1].path if self.stages else None, sensors)
+            promise, own = contender.promise(self._share(place)), folder / f"stage{place}"
+            self.stages.append(BoundedOperator(own, inputs, link.definition, promise, pace=contender.pace))
+
+    def _share(self, place: int) -> float:
+        """Returns the part of the bound that an operator has."""
+        is_behind = any(link.is_end for link in self.links[:place])
+        return self.links[place].share * (self._contender.behind if is_behind else 1.0)
 
     def tick(self) -> None:
         for stage in self.stages:
@@ -158,7 +175,7 @@ class _Chain:
         contender, stage = self._contender, self.stages[place]
         found = delays(stage.output, sensors, self.stages[0].looked_us)
         step_s = sum(stage.step_s for stage in self.stages[: place + 1])
-        limit_s = (place + 1) * contender.bound_s + step_s
+        limit_s = sum(map(self._share, range(place + 1))) * contender.bound_s + step_s
         ended = [
             m.outage.since_us / 1e6
             for m in stage.output.after(-1)
@@ -170,7 +187,7 @@ class _Chain:
         return {
             "combination": contender.name,
             "bound_s": contender.bound_s,
-            "depth": place + 1,
+            "depth": sum(link.is_end for link in self.links[: place + 1]),
             "delay_new_max_s": round(found.new_max_s, 3),
             "delay_seen_max_s": round(found.seen_max_s, 3),
             "step_s": round(step_s, 3),
@@ -181,22 +198,25 @@ class _Chain:
         }
 
 
-def _inputs_of(place: int, outputs: Sequence[Path], sensors: Sensors, streams: int) -> list[Path]:
-    """What the operator at a place of a chain reads: the streams, or what comes before it and one stream more."""
-    if place == 0:
-        return sensors.paths[:streams]
-    return [outputs[place - 1], sensors.paths[streams + place - 1]]
+def _inputs_of(link: Link, before: Path | None, sensors: Sensors) -> list[Path]:
+    """Returns what an operator reads: the results before it, then its streams."""
+    return [*([before] if before is not None else []), *(sensors.paths[number] for number in link.streams)]
 
 
-def warm_up(folder: Path, depth: int = 1) -> None:
+def _streams(links: Sequence[Link]) -> int:
+    """Returns how many streams the operators read."""
+    return 1 + max(number for link in links for number in link.streams)
+
+
+def warm_up(folder: Path, depth: int = 1, links: Links = own_inputs) -> None:
     """Has every kernel compiled, by a failure that goes by a clock that is moved by hand."""
-    clock = ManualClock(1_000_000)
-    sensors = Sensors(folder / "in", 3 + depth - 1, 300)
+    clock, chain = ManualClock(1_000_000), links(depth)
+    sensors = Sensors(folder / "in", _streams(chain), 300)
     stages: list[BoundedOperator] = []
-    for place in range(min(depth, 2)):
-        inputs = _inputs_of(place, [stage.path for stage in stages], sensors, 3)
+    for place, link in enumerate(chain):
+        inputs = _inputs_of(link, stages[-1].path if stages else None, sensors)
         own = folder / f"stage{place}"
-        stages.append(BoundedOperator(own, inputs, join_of(len(inputs)), Promise(1_000_000), clock=clock))
+        stages.append(BoundedOperator(own, inputs, link.definition, Promise(1_000_000), clock=clock))
     for moment in range(8):
         sensors.write((moment + 1) * 1_000_000, [SHORT_OF] if 2 <= moment < 6 else [])
         clock.advance(1)

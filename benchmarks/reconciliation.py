@@ -41,7 +41,7 @@ class ReconciliationSize:
 
 def reconciliations(size: ReconciliationSize, repeat: int, folder: Path) -> dict[str, Any]:
     """The best of all rounds, of each way: tuples a second, and the curves of Figure 12."""
-    _Guesses(folder / "warm", 100, 300, "redo").corrected_s()
+    Guesses(folder / "warm", 100, 300, "redo").corrected_s()
     headline = _measured(100, size.headline, max(5, repeat), folder)
     say(f"availability: {headline['tuples_per_s']['redo']:,} tentative tuples/s corrected")
     rows = {
@@ -61,7 +61,7 @@ def _measured(state: int, tentative: int, repeat: int, folder: Path) -> dict[str
     matches: list[bool] = []
 
     def corrected(way: Reconcile) -> float:
-        guesses = _Guesses(folder / "reconciliation", state, tentative, way)
+        guesses = Guesses(folder / "reconciliation", state, tentative, way)
         seconds = guesses.corrected_s()
         if len(matches) < len(WAYS):
             matches.append(guesses.is_right())
@@ -78,44 +78,75 @@ def _measured(state: int, tentative: int, repeat: int, folder: Path) -> dict[str
     }
 
 
-class _Guesses:
-    """An operator over three streams that has made so many guesses, because the second is missing."""
+class Guesses:
+    """One operator over three streams, or two in series, with so many guesses, because the second stream is missing.
 
-    def __init__(self, folder: Path, state: int, tentative: int, way: Reconcile) -> None:
+    Operators in series share the state: each has its part of the keys. Each makes as many guesses.
+    """
+
+    def __init__(
+        self, folder: Path, state: int, tentative: int, way: Reconcile, *, operators: int = 1, steps: int = 1
+    ) -> None:
+        """Makes the guesses in so many steps of a fork."""
         self._folder = folder
         self._clock = ManualClock(_BEGIN_US)
-        self._sensors = Sensors(folder / "in", 3, 0, sensors=state)
+        keys = max(1, state // operators)
+        self._sensors = Sensors(folder / "in", 3, 0, sensors=keys)
         promise = Promise(BOUND_US, reconcile=way)
-        self._operator = BoundedOperator(
-            folder / "operator", self._sensors.paths, join_of(3), promise, clock=self._clock, durability="fsync"
-        )
+        self._operators: list[BoundedOperator] = []
+        inputs = self._sensors.paths
+        for place in range(operators):
+            own, join = folder / f"operator{place}", join_of(len(inputs))
+            made = BoundedOperator(own, inputs, join, promise, clock=self._clock, durability="fsync")
+            self._operators.append(made)
+            inputs = [made.path]
         for number in range(3):
-            self._sensors.add(number, max(state, 10), 1_000_000)
+            self._sensors.add(number, max(keys, 10), 1_000_000)
         self._catch_up()
         self._each = tentative // 2
-        for number in (0, 2):
-            self._sensors.add(number, self._each, 2_000_000)
-        self._catch_up()
-        self._clock.advance(BOUND_US / 1e6)
-        self._catch_up()
-        outage = self._operator.output.state.outage
-        assert outage is not None
-        assert outage.tentative == 2 * self._each, "there is nothing to correct"
+        began = time.process_time()
+        for step in range(steps):
+            for number in (0, 2):
+                part = self._each * (step + 1) // steps - self._each * step // steps
+                self._sensors.add(number, part, 1_000_000 + 1_000_000 * (step + 1) // steps)
+            self._catch_up()
+            for _ in self._operators if step == 0 else ():
+                self._clock.advance(BOUND_US / 1e6)
+                self._catch_up()
+        self.guessing_cpu_s = time.process_time() - began
+        """What the processor has worked from the first tuple without its match to the last guess."""
+        self.correcting_cpu_s = 0.0
+        """What it has worked in `corrected_s`."""
+        for operator in self._operators:
+            outage = operator.output.state.outage
+            assert outage is not None
+            assert outage.tentative == 2 * self._each, "there is nothing to correct"
 
     def _catch_up(self) -> None:
         """Until there is nothing to do: a step that opens a million windows stops for the moment."""
-        while self._operator.tick().done:
+        while any([operator.tick().done for operator in self._operators]):
             pass
+
+    @property
+    def state_bytes(self) -> int:
+        """How much disk the states of all operators need, those of forks included."""
+        return sum(file.stat().st_blocks * 512 for file in self._folder.glob("operator*/[sf]0/*"))
 
     def corrected_s(self) -> float:
         """Seconds from when the missing tuples are there until all is stable."""
         self._sensors.add(1, self._each, 2_000_000)
-        began = time.perf_counter()
-        while self._operator.state != "STABLE":
-            self._operator.tick()
+        began, cpu_s = time.perf_counter(), time.process_time()
+        while any(operator.state != "STABLE" for operator in self._operators):
+            for operator in self._operators:
+                operator.tick()
+        self.correcting_cpu_s = time.process_time() - cpu_s
         return time.perf_counter() - began
 
     def is_right(self) -> bool:
         """Whether stable results are those of a run without a failure."""
-        calm = calm_results(self._folder / "calm", self._sensors.paths, join_of(3))
-        return same_results(self._operator.output, calm)
+        inputs, found = self._sensors.paths, True
+        for place, operator in enumerate(self._operators):
+            own = self._folder / f"calm{place}"
+            found = found and same_results(operator.output, calm_results(own, inputs, join_of(len(inputs))))
+            inputs = [own / "results"]
+        return found

@@ -69,15 +69,20 @@ class Sensors:
         partitions: int = 1,
         pieces: bool = False,
         durability: Durability = "os",
+        write_s: float = WRITE_S,
+        seed: int = 5,
     ) -> None:
-        """`pieces`: what was held back is published in as many blocks as it would have been without that."""
+        """`pieces`: what was held back is published in as many blocks as it would have been without that.
+
+        `write_s` is how far the moments of `write` lie apart.
+        """
         self.paths = [folder / f"sensors{number}" for number in range(streams)]
         self._pieces = pieces
         self._durability = durability
         self.logs = [self._created(path, partitions) for path in self.paths]
-        self._per_write = round(tuples_per_s * WRITE_S / streams)
+        self._per_write = round(tuples_per_s * write_s / streams)
         self._sensors = sensors
-        self._rng = np.random.default_rng(5)
+        self._rng = np.random.default_rng(seed)
         self._waiting: list[list[pa.Table]] = [[] for _ in self.logs]
         """Of each stream what has come into being and is not published."""
         self._numbers = 0

@@ -32,8 +32,8 @@ PAPERS = (
     Paper(
         "dpc",
         "Balazinska, Balakrishnan, Madden, Stonebraker: fault-tolerance in the Borealis distributed stream processing "
-        "system (TODS 2008)",
-        (),
+        "system (SIGMOD 2005)",
+        ("bounds", "combinations", "chains", "reconciling", "boundaries"),
     ),
 )
 
