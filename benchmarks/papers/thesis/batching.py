@@ -101,7 +101,6 @@ def _panels(data: Data) -> Sequence[Panel]:
             "MB/s",
             ours=lines,
             paper={"16 at once": [(4096, 63)]},
-            log_x=True,
         ),
         Panel(
             "Tuples of 4 KB",

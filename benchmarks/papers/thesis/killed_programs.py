@@ -8,7 +8,9 @@ NODE is `entry` or `filter` in Spark, or
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,9 +33,17 @@ _APPEND_S = 0.1
 
 
 def main(node: str, folder: Path, rate: int) -> None:
-    """Runs a node."""
+    """Runs a node. It ends, with all that it has started, when the experiment does."""
+    threading.Thread(target=_follow, args=(os.getppid(),), daemon=True).start()
     nodes = {"entry": _entry, "filter": _filter, "plain-entry": _plain_entry, "plain-filter": _plain_filter}
     nodes[node](folder, rate)
+
+
+def _follow(parent: int) -> None:
+    """Kills this process and all of its group once the process that started it is gone."""
+    while os.getppid() == parent:
+        SYSTEM_CLOCK.sleep(_LOOK_S)
+    os.killpg(0, signal.SIGKILL)
 
 
 def _entry(folder: Path, rate: int) -> None:

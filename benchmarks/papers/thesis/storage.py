@@ -268,8 +268,7 @@ def _panels(data: Data) -> Sequence[Panel]:
 
     titles = {"blocks": f"Blocks of {BLOCK} tuples, without Spark", "entries": "Entry points of Spark, micro-batches"}
     return [
-        Panel(title, "bytes of a tuple", "MB/s", ours=lines(data[name]), paper=paper, log_x=True)
-        for name, title in titles.items()
+        Panel(title, "bytes of a tuple", "MB/s", ours=lines(data[name]), paper=paper) for name, title in titles.items()
     ]
 
 
@@ -304,6 +303,10 @@ CLAIMS = (
         ),
         shown_by=_PAPER,
         refuted_by=_example([12, 35, 63], [6, 20, 50], [6, 18, 40], [5, 16, 38]),
+        surpassed=lambda data: all(_left(data, "sync", way) >= 28 / 63 for way in ("blocks", "entries")),
+        why_not="the paper's link carries each tuple twice, so that large tuples have half of it. We have no such "
+        "link: a block and its commit cost the same whatever the size of their tuples, and large blocks share that "
+        "among more bytes. Better: at 4 KB more is left than the paper's 28 of 63 MB/s.",
     ),
     Claim(
         "without stable writes, persistence keeps at least about half of the throughput at 4 KB",
