@@ -21,8 +21,8 @@ LENGTHS = (1, 2, 4, 8)
 _STORES: Mapping[Size, Sequence[int]] = {"tiny": (1, 8), "small": (1, 8), "full": (1, 2, 4, 8)}
 _TUPLE_BYTES = 4096
 _BLOCKS = {"tiny": 2, "small": 30, "full": 100}
-_ROUNDS = {"tiny": 1, "small": 3, "full": 5}
-_LOOK_S = 0.002
+_ROUNDS = {"tiny": 1, "small": 2, "full": 5}
+_LOOK_S = 0.005
 _SHARED_MEMORY = Path("/dev/shm")
 NONE = "none"
 """The contender that keeps all logs in memory."""
@@ -32,7 +32,7 @@ def measure(size: Size, folder: Path) -> Data:
     """Sends tuples through chains of 1 to 8 filters, with logs in memory, and with stable writes to 1 to 8 folders."""
     tuples, blocks = Tuples(_TUPLE_BYTES), _BLOCKS[size]
     contenders = [NONE, *(str(stores) for stores in _STORES[size])]
-    lengths = (1, 2) if size == "tiny" else LENGTHS
+    lengths = (1, 8) if size == "tiny" else LENGTHS
     cpu: dict[tuple[str, int], list[float]] = {}
 
     def run(contender: str, length: int) -> float:
@@ -174,7 +174,7 @@ CLAIMS = (
         why_not=_SETTING,
     ),
     Claim(
-        "a filter's work for each MB does not grow with the length of the chain",
+        "the work of a filter for each MB grows by no more than that in a chain of 8",
         holds=lambda data: all(_kept(data, contender, "mb_per_cpu_s") >= 0.75 for contender in data["mb_per_cpu_s"]),
         shown_by=_PAPER,
         refuted_by=_example([62, 60, 56, 52], [28, 25, 18, 10], [31, 30, 28, 26], work=30),
@@ -189,8 +189,8 @@ CLAIMS = (
         "are larger by far, and of all partitions at once, see Figure 3.6.",
     ),
     Claim(
-        "8 filters on one store have a third of the throughput of one filter; eight stores help",
-        holds=lambda data: data["mb_per_s"]["8"]["8"] >= 1.5 * data["mb_per_s"]["1"]["8"],
+        "the drop over 8 filters is steeper with one store than with eight",
+        holds=lambda data: _kept(data, "8") >= 1.5 * _kept(data, "1"),
         shown_by=_PAPER,
         refuted_by=_example([62, 60, 56, 52], [28, 25, 18, 10], [31, 26, 20, 11]),
         why_not="our stores are folders of one disk: eight of them are no faster than one. The limit that the paper "
@@ -220,9 +220,7 @@ def _all(data: Data, stores: str, length: str) -> float:
 AGGREGATE_CLAIMS = (
     Claim(
         "with eight stores, the throughput of all filters grows with their number",
-        holds=lambda data: (
-            _all(data, "8", "2") > 1.1 * _all(data, "8", "1") and _all(data, "8", "8") > 2 * _all(data, "8", "1")
-        ),
+        holds=lambda data: _all(data, "8", "8") > 2 * _all(data, "8", "1"),
         shown_by=_PAPER,
         refuted_by=_example([62, 60, 56, 52], [28, 14, 7, 3.5], [31, 16, 8, 4]),
         why_not=_SETTING,

@@ -50,6 +50,7 @@ _SCHEMA = {
         for name, kind in {**COLUMNS, "payload": "string"}.items()
     ],
 }
+_POLICY = sl.cec()
 _SPEC = StreamSpec(id="items", schema=_SCHEMA, key=("item_id",), time="item_time", partitions=1, lateness=0)
 
 
@@ -119,14 +120,13 @@ class Filter:
         storage: Storage,
         cache: Path,
         durability: Durability = "fsync",
-        policy: sl.Policy | None = None,
     ) -> None:
         upstream = upstream_of([Origin(items.spec.id, items.storage.url)])
         spec = replace(output_spec(_definition(), items.spec), id=f"{items.spec.id}-filtered", upstream=upstream)
         self.log = Log.create(storage, spec)
         self._items = items
         self._cache = StateCache(cache)
-        self._element = Element(_definition(), policy or sl.cec(), durability=durability)
+        self._element = Element(_definition(), _POLICY, durability=durability)
 
     def step(self, tuples_max: int = BLOCK) -> int:
         """Takes in the next commits of the input, about `tuples_max` tuples, publishes them; returns their number."""

@@ -27,6 +27,8 @@ from strandline.log.stream.log import Log
 _LOOK_S = 0.05
 _FEED_S = 0.5
 _PATIENCE_S = 150
+_COURSE_S = 2.0
+"""How long each value of the course is for: some times as long as a batch."""
 _CAUGHT_UP_S = 2.0
 """The last stream has caught up when it has all but the tuples of this time."""
 
@@ -217,8 +219,8 @@ class _Scenario:
         return round(float(many * TUPLE_BYTES / max(until - since, _LOOK_S) / 1e6), 2)
 
     def _course(self, column: int, since: float, until: float) -> list[list[float]]:
-        """Returns MB/s of each second."""
-        seconds = np.arange(0, until - since, min(1.0, (until - since) / 5)).tolist()
+        """Returns MB/s over time."""
+        seconds = np.arange(0, until - since, min(_COURSE_S, (until - since) / 5)).tolist()
         return [[round(b, 2), self._rate(column, since + a, since + b)] for a, b in itertools.pairwise(seconds)]
 
     def _compared(self) -> tuple[int, int]:
@@ -245,22 +247,29 @@ def _main(data: Data) -> Mapping[str, float]:
     return found
 
 
+_COURSE_OF_THE_PAPER = [(-52.0, 26.0), (0.0, 26.0), (0.1, 0.0), (34.0, 0.0), (38.0, 20.0), (112.0, 20.0), (113.0, 25.0)]
+"""The text's values, by seconds after the crash at 0:52: back at 1:26, 20 MB/s from 1:30, 25 MB/s from 2:45."""
+
+
 def _panels(data: Data) -> Sequence[Panel]:
     titles = {"spark": "The filter is a Spark program", "plain": "The filter is a process without Spark"}
     panels = []
     for way, title in titles.items():
         if way in data:
             one = data[way]
+            killed_s = one["killed_s"]
             moments = ", ".join(
-                f"{name} {one[key]:.0f}"
-                for name, key in (("killed", "killed_s"), ("started", "restarted_s"), ("back", "ready_s"))
+                f"{name} at {one[key] - killed_s:.0f}"
+                for name, key in (("started", "restarted_s"), ("back", "ready_s"))
             )
+            lines = {"the receiver's": one["last"], "the first node persists": one["first"]}
             panels.append(
                 Panel(
                     title,
-                    f"seconds ({moments})",
+                    f"seconds after the kill ({moments})",
                     "MB/s",
-                    ours={"the receiver's": one["last"], "the first node persists": one["first"]},
+                    ours={name: [(moment - killed_s, rate) for moment, rate in line] for name, line in lines.items()},
+                    paper={"the receiver's": _COURSE_OF_THE_PAPER},
                 )
             )
     return panels

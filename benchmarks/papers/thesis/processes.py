@@ -31,7 +31,8 @@ def side_by_side(prepares: Sequence[Callable[[], Work]]) -> list[Worked]:
     that has no threads yet: those of Arrow and Spark would not survive.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["benchmarks.papers.thesis.filtered"])
+    # Arrow loads pandas with the first array, if it is there.
+    context.set_forkserver_preload(["pandas", "benchmarks.papers.thesis.filtered"])
     barrier = context.Barrier(len(prepares))
     pipes = [context.Pipe(duplex=False) for _ in prepares]
     processes = [
