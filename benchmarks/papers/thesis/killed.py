@@ -26,7 +26,7 @@ from strandline.log.stream.log import Log
 
 _LOOK_S = 0.05
 _FEED_S = 0.5
-_PATIENCE_S = 150
+_PATIENCE_S = 240
 _COURSE_S = 2.0
 """How long each value of the course is for: some times as long as a batch."""
 _CAUGHT_UP_S = 2.0
@@ -45,7 +45,7 @@ class _Plan:
 
 _PLANS = {
     "tiny": _Plan(500, 0.1, 0.6, 0.4, 0.6),
-    "small": _Plan(2_000, 3, 15, 8, 15),
+    "small": _Plan(1_500, 3, 15, 8, 15),
     "full": _Plan(3_000, 10, 52, 34, 60),
 }
 

@@ -60,7 +60,7 @@ def _entry(folder: Path, rate: int) -> None:
 
 
 def _filter(folder: Path, rate: int) -> None:
-    """Takes in the first stream, at most the tuples of four seconds a batch, and persists what it passes on."""
+    """Takes in the first stream, at most the tuples of ten seconds a batch, and persists what it passes on."""
     import pyarrow.compute as pc
 
     import strandline as sl
@@ -68,7 +68,7 @@ def _filter(folder: Path, rate: int) -> None:
     spark = sl.session("local[1]")
     (folder / f"{READY}-{os.getpid()}").touch()
     passed = sl.stream(str(folder / FIRST)).where(pc.field("item_id") >= 0)
-    _wait(folder / ENOUGH, passed.start(spark, str(folder / LAST), trigger="200 ms", max_tuples_per_batch=4 * rate))
+    _wait(folder / ENOUGH, passed.start(spark, str(folder / LAST), trigger="200 ms", max_tuples_per_batch=10 * rate))
 
 
 def _wait(end: Path, query: Query) -> None:
