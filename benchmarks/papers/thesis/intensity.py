@@ -70,17 +70,14 @@ def _panels(data: Data) -> Sequence[Panel]:
     per_window = [(float(ms), spans[str(ms)]["g_check"] / spans[str(ms)]["results"]) for ms in SPANS_MS]
     paper = [(2, 718_874 / 524_288), (20, 35_000 / 524_288), (100, 76 / 524_288)]
     x = "H = T, ms in the time of the tuples"
-    without = ("G-opens only", spans[_WITHOUT]["goodput"])
+
+    def rates(value: str) -> dict[str, list[tuple[float, float]]]:
+        without = float(spans[_WITHOUT][value])
+        return {"ours": line(value), "G-opens only": [(SPANS_MS[0], without), (SPANS_MS[-1], without)]}
+
     return [
-        Panel("Goodput", x, "results a second", ours={"ours": line("goodput")}, log_x=True, limit=without),
-        Panel(
-            "Real rate",
-            x,
-            "results and footprints a second",
-            ours={"ours": line("real")},
-            log_x=True,
-            limit=("G-opens only", spans[_WITHOUT]["real"]),
-        ),
+        Panel("Goodput", x, "results a second", ours=rates("goodput"), log_x=True),
+        Panel("Real rate", x, "results and footprints a second", ours=rates("real"), log_x=True),
         Panel(
             "G-checks",
             x,

@@ -277,7 +277,7 @@ def _panels(data: Data) -> Sequence[Panel]:
 
 def _table(data: Data) -> Sequence[Sequence[str]]:
     def row(name: str, key: str, unit: str, paper: str) -> tuple[str, ...]:
-        return (name, *(f"{data[way][key]:g} {unit}" for way in data), paper)
+        return (name, *(f"{data[way][key]:g} {unit}".strip() for way in data), paper)
 
     def after(name: str, key: str, since: str, paper: str) -> tuple[str, ...]:
         return (name, *(f"{data[way][key] - data[way][since]:.1f} s" for way in data), paper)
