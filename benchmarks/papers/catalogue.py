@@ -27,7 +27,11 @@ PAPERS = (
         "Sebepou and Magoutis: CEC, continuous eventual checkpointing for data stream processing operators (DSN 2011)",
         ("baseline", "recovery_targets", "checkpoint_period", "instant_pause"),
     ),
-    Paper("thesis", "Sebepou: Persistence and continuous eventual checkpointing of data streams (thesis)", ()),
+    Paper(
+        "thesis",
+        "Sebepou: Persistence and continuous eventual checkpointing of data streams (thesis)",
+        ("batching", "storage", "writers", "chained", "killed", "regimes", "intensity"),
+    ),
     Paper("spade", "Jacques-Silva, Gedik, Andrade, Wu: language-level checkpointing in SPADE (DSN 2009)", ()),
     Paper(
         "dpc",
