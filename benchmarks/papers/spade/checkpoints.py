@@ -19,9 +19,9 @@ from benchmarks.papers.spade.periods import (
     run_periods,
 )
 
-_WINDOWS: Final = {"tiny": (8_192,), "small": (8_192, 32_768, 131_072), "full": tuple(INPUT_RATES)}
-_GROUPS: Final = {"tiny": (512, 4_096), "small": (512, 1_024, 4_096), "full": (512, 1_024, 2_048, 4_096)}
-_PERIODS: Final = {1: {"tiny": 2, "small": 6, "full": 20}, 10: {"tiny": 0, "small": 2, "full": 6}}
+_WINDOWS: Final = {"tiny": (8_192, 32_768, 131_072), "small": (8_192, 32_768, 131_072), "full": tuple(INPUT_RATES)}
+_GROUPS: Final = {"tiny": (512,), "small": (512, 1_024, 4_096), "full": (512, 1_024, 2_048, 4_096)}
+_PERIODS: Final = {1: {"tiny": 1, "small": 6, "full": 20}, 10: {"tiny": 1, "small": 2, "full": 6}}
 _ROUNDS: Final = {"tiny": 1, "small": 3, "full": 5}
 _ALL_KEPT: Final = "whole window"
 _NOISE: Final = 2.0
@@ -36,14 +36,13 @@ def measure(size: Size, folder: Path) -> Data:
         found[str(seconds)] = {
             str(window): _costs(window, seconds, periods[size], size, folder / f"{seconds}-{window}")
             for window in _WINDOWS[size]
-            if periods[size]
         }
     return found
 
 
 def _costs(window: int, seconds: int, periods: int, size: Size, folder: Path) -> dict[str, Any]:
     """Returns what checkpoints cost the join over a window, in percent of its rate without, by group."""
-    each = round(INPUT_RATES[window] * seconds / 2)
+    each = round(INPUT_RATES[window] * seconds / (20 if size == "tiny" else 2))
     tuples = Periods.of_window(window, matches_of(window), each, periods)
     groups = _GROUPS[size]
     contenders: Contenders = {
@@ -74,8 +73,6 @@ def _by_group(data: Data, seconds: int) -> dict[str, dict[str, float]]:
 
 def _panels(seconds: int, data: Data) -> list[Panel]:
     costs = _by_group(data, seconds)
-    if not costs:
-        return []
     lines = {_label(name): [(float(window), cost) for window, cost in own.items()] for name, own in costs.items()}
     whole = _label(_ALL_KEPT)
     return [
