@@ -21,8 +21,8 @@ from benchmarks.papers.spade.periods import (
 
 _WINDOWS: Final = {"tiny": (8_192, 32_768, 131_072), "small": (8_192, 32_768, 131_072), "full": tuple(INPUT_RATES)}
 _GROUPS: Final = {"tiny": (512,), "small": (512, 1_024, 4_096), "full": (512, 1_024, 2_048, 4_096)}
-_PERIODS: Final = {1: {"tiny": 1, "small": 6, "full": 20}, 10: {"tiny": 1, "small": 2, "full": 6}}
-_ROUNDS: Final = {"tiny": 1, "small": 3, "full": 5}
+_PERIODS: Final = {1: {"tiny": 1, "small": 8, "full": 20}, 10: {"tiny": 1, "small": 2, "full": 6}}
+_ROUNDS: Final = {"tiny": 1, "small": 4, "full": 5}
 _ALL_KEPT: Final = "whole window"
 _NOISE: Final = 2.0
 """Percent of the rate by which costs differ from one run to the next."""
@@ -54,8 +54,10 @@ def _costs(window: int, seconds: int, periods: int, size: Size, folder: Path) ->
     costs = {name: one.cost_pct(taken["none"]) for name, one in taken.items() if name != "none"}
     per_tuple = {name: round(one.footprints / len(tuples.left), 2) for name, one in taken.items() if name != "none"}
     say(f"SPADE, window of {window:,}, every {seconds} s: checkpoints cost {costs} %, footprints a tuple {per_tuple}")
+    more = {name: one.seconds - taken["none"].seconds for name, one in taken.items() if name != "none"}
     return {
         "cost_pct": costs,
+        "cost_ms": {name: round(1000 * one / periods, 2) for name, one in more.items()},
         "footprints": per_tuple,
         "spread_pct": round(100 * max(one.spread for one in taken.values()), 1),
         "step_ms": round(1000 * taken["none"].seconds / periods, 1),
@@ -104,6 +106,7 @@ def _table(seconds: int, data: Data) -> list[tuple[str, ...]]:
             "window",
             "step without checkpoints",
             "cost by group",
+            "a checkpoint takes",
             "footprints a tuple",
             "cost of the whole window",
             "spread",
@@ -116,6 +119,7 @@ def _table(seconds: int, data: Data) -> list[tuple[str, ...]]:
                 f"{int(window):,}",
                 f"{row['step_ms']:.0f} ms",
                 ", ".join(f"{int(name):,}: {cost:.1f} %" for name, cost in own.items()),
+                f"{max(row['cost_ms'][name] for name in own):.1f} ms",
                 f"{max(row['footprints'][name] for name in own):.2f}",
                 f"{row['cost_pct'][_ALL_KEPT]:.1f} %",
                 f"{row['spread_pct']:.0f} %",
@@ -222,15 +226,17 @@ _EACH_SECOND = Figure(
             _falls,
             refuted_by=_FLAT,
             shown_by=_SHOWN,
-            why_not="see the table",
+            why_not="A checkpoint has a fixed cost of a millisecond or two for its part of a block, however little it "
+            "saves. Beside the paper's second that is nothing; beside our steps of 40 to 60 ms it is a few percent.",
         ),
         Claim(
             "At 32,768 with groups of 512 checkpoints cost less than 1 % (and 2 points of noise)",
             lambda data: data["1"][_MIDDLE]["cost_pct"]["512"] < 1 + _NOISE,
             refuted_by=_data({_MIDDLE: (3.5, 3.5)}, {}),
             shown_by=_SHOWN,
-            why_not="The paper's join takes a second for the comparisons of a second. Ours takes some tens of "
-            "milliseconds, beside which the same footprints, and the columns of a block for them, are a larger part.",
+            surpassed=lambda data: data["1"][_MIDDLE]["cost_ms"]["512"] < 10,
+            why_not="A checkpoint takes less than 1 % of the second, as in the paper. But the paper's join takes the "
+            "whole second for its comparisons. Ours takes some tens of milliseconds, of which that is more.",
         ),
         Claim(
             "Groups of 512 cost least",

@@ -18,7 +18,7 @@ from strandline.operators.join.definition import GROUP
 _RATE: Final = 2026.52
 """The paper's input, tuples a second."""
 _WINDOW: Final = {"tiny": 128, "small": 1_024, "full": 1_024}
-_GROUPS: Final = {"tiny": (32, 64), "small": (32, 64, 128, 256, GROUP), "full": (32, 64, 128, 256, GROUP)}
+_GROUPS: Final = {"tiny": (32, 256), "small": (32, 64, 128, 256, GROUP), "full": (32, 64, 128, 256, GROUP)}
 _PERIODS: Final = {1: {"tiny": 2, "small": 6, "full": 20}, 10: {"tiny": 1, "small": 2, "full": 6}}
 _ROUNDS: Final = {"tiny": 1, "small": 3, "full": 5}
 _UNIFORM, _SKEWED = "uniform", "Zipf"
@@ -51,6 +51,10 @@ def measure(size: Size, folder: Path) -> Data:
         own = {group: one for group, one in taken.items() if group != "none"}
         found[name] = {
             "cost_pct": {group: one.cost_pct(taken["none"]) for group, one in own.items()},
+            "cost_part": {
+                group: round((one.seconds - taken["none"].seconds) / tuples.many / seconds, 5)
+                for group, one in own.items()
+            },
             "footprints": {group: round(one.footprints / len(tuples.left), 2) for group, one in own.items()},
             "spread_pct": round(100 * max(one.spread for one in taken.values()), 1),
             "step_s": {group: round(one.seconds / tuples.many, 4) for group, one in own.items()},
@@ -126,12 +130,15 @@ def _panels(data: Data) -> list[Panel]:
 
 
 def _table(data: Data) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = [("each", "cost by group", "footprints a left tuple", "step", "period", "spread")]
+    rows: list[tuple[str, ...]] = [
+        ("each", "cost by group", "of the period", "footprints a left tuple", "step", "period", "spread")
+    ]
     for name, row in data.items():
         rows.append(
             (
                 name,
                 ", ".join(f"{group}: {cost:.1f} %" for group, cost in row["cost_pct"].items()),
+                f"{100 * max(row['cost_part'].values()):.2f} %",
                 f"{max(row['footprints'].values()):.2f}",
                 f"{1000 * max(row['step_s'].values()):.0f} ms",
                 f"{max(row['period_s'].values()):.2f} s",
@@ -174,7 +181,9 @@ _FIGURE = Figure(
             _is_small,
             refuted_by=_with({_ONE: {"64": 20.0}, _TEN: {"64": 15.0}, _ZIPF: {"64": 12.0}}, _LATE),
             shown_by=_with(_COSTS, _LATE),
-            why_not="see the table",
+            surpassed=lambda data: all(max(row["cost_part"].values()) < 0.0137 for row in data.values()),
+            why_not="A checkpoint takes less than the paper's 1.37 % of its period. But our join needs some 30 ms for "
+            "a second's tuples, not the whole second, and of that a checkpoint of a few milliseconds is more.",
         ),
         Claim(
             "Checkpoints come too late: every 10.09 to 10.5 s instead of 10 s, and every 6 s instead of each second "

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 import strandline as sl
-from benchmarks.harness import rounds, spread
+from benchmarks.harness import spread
 from benchmarks.join_steps import Taken
 from benchmarks.orders import (
     PAPER_LEFT,
@@ -117,56 +116,61 @@ Contenders = Mapping[str, tuple[JoinDefinition, sl.Policy]]
 
 
 def run_periods(periods: Periods, contenders: Contenders, repeat: int, folder: Path) -> dict[str, Taken]:
-    """Runs all contenders in turns over the same tuples; for every period the best of all rounds counts.
+    """Runs all contenders over the same tuples, period by period in turns; the best of all rounds counts for each.
 
     Seconds are those of the processor, so that other programs do not count. Raises if the contenders do not find the
     same pairs.
     """
-    tables = periods.tables()
-    seconds: dict[str, list[list[float]]] = {name: [] for name in contenders}
-    last: dict[str, tuple[int, int, Matches]] = {}
-    turns = iter(range(1 << 30))
-
-    def once(name: str) -> float:
-        join, policy = contenders[name]
-        steps, found, taken = _steps(tables, join, policy, folder / str(next(turns)))
-        seconds[name].append(taken)
-        footprints = sum(step.opened + step.checked for step in steps)
-        last[name] = footprints, max(step.standing.extent for step in steps), found
-        return sum(seconds[name][-1])
-
-    totals = rounds({name: partial(once, name) for name in contenders}, repeat)
-    first = next(iter(last.values()))[2]
-    if any(not found.same_as(first) for _, _, found in last.values()):
+    tables, names = periods.tables(), list(contenders)
+    seconds: dict[str, list[list[float]]] = {name: [] for name in names}
+    last: dict[str, _Contender] = {}
+    for turn in range(repeat):
+        last = {name: _Contender(*contenders[name], folder / f"{turn}-{i}") for i, name in enumerate(names)}
+        for number, pair in enumerate(tables):
+            first = (number + turn) % len(names)
+            for name in names[first:] + names[:first]:
+                last[name].take_in(pair, counts=number > 0)
+        for name, contender in last.items():
+            seconds[name].append(contender.seconds)
+    pairs = {name: Matches.found(contender.found) for name, contender in last.items()}
+    if any(not found.same_as(pairs[names[0]]) for found in pairs.values()):
         raise RuntimeError("the joins have found different pairs")
     return {
-        name: Taken(sum(map(min, zip(*seconds[name], strict=True))), spread(totals[name]), *last[name])
-        for name in contenders
+        name: Taken(
+            sum(map(min, zip(*seconds[name], strict=True))),
+            spread([sum(each) for each in seconds[name]]),
+            sum(step.opened + step.checked for step in contender.steps),
+            max(step.standing.extent for step in contender.steps),
+            pairs[name],
+        )
+        for name, contender in last.items()
     }
 
 
-def _steps(
-    tables: list[tuple[pa.Table, pa.Table]], join: JoinDefinition, policy: sl.Policy, folder: Path
-) -> tuple[list[Done], Matches, list[float]]:
-    """Fills the window, then takes one step for each period; returns those steps, their pairs and their seconds."""
-    sides = Side(MemoryStorage(), "left", PAPER_LEFT), Side(MemoryStorage(), "right", PAPER_RIGHT)
-    joined = Joined(sides, MemoryStorage(), folder, join, policy)
-    steps: list[Done] = []
-    found: list[pa.Table] = []
-    seconds: list[float] = []
-    for number, pair in enumerate(tables):
-        for side, table in zip(sides, pair, strict=True):
+class _Contender:
+    """A join at work, and the steps that count."""
+
+    def __init__(self, join: JoinDefinition, policy: sl.Policy, folder: Path) -> None:
+        self._sides = Side(MemoryStorage(), "left", PAPER_LEFT), Side(MemoryStorage(), "right", PAPER_RIGHT)
+        self._joined = Joined(self._sides, MemoryStorage(), folder, join, policy)
+        self.steps: list[Done] = []
+        self.seconds: list[float] = []
+        self.found: list[pa.Table] = []
+
+    def take_in(self, pair: tuple[pa.Table, pa.Table], *, counts: bool) -> None:
+        """Takes in tuples of both sides in one step, and keeps what it took and found if the step counts."""
+        for side, table in zip(self._sides, pair, strict=True):
             side.append(table)
-        many, end = sum(table.num_rows for table in pair), joined.log.state.ends[0]
+        log = self._joined.log
+        many, end = sum(table.num_rows for table in pair), log.state.ends[0]
         began = time.process_time()
-        done = joined.step(2 * many)
+        done = self._joined.step(2 * many)
         taken = time.process_time() - began
         if done.tuples < many - 2:  # the last tuple of each side waits
             raise RuntimeError(f"a step has taken in {done.tuples:,} of {many:,} tuples")
-        if number:
-            steps.append(done)
-            seconds.append(taken)
-            found += joined.log.read(0, end, columns=["left_at", "right_at", "_kind"])
+        if counts:
+            self.steps.append(done)
+            self.seconds.append(taken)
+            self.found += log.read(0, end, columns=["left_at", "right_at", "_kind"])
         for block in done.blocks:  # read for the last time; all of them would not fit the memory
-            joined.log.storage.delete(block.file)
-    return steps, Matches.found(found), seconds
+            log.storage.delete(block.file)
