@@ -32,7 +32,11 @@ PAPERS = (
         "Sebepou: Persistence and continuous eventual checkpointing of data streams (thesis)",
         ("batching", "storage", "writers", "chained", "killed", "regimes", "intensity"),
     ),
-    Paper("spade", "Jacques-Silva, Gedik, Andrade, Wu: language-level checkpointing in SPADE (DSN 2009)", ()),
+    Paper(
+        "spade",
+        "Jacques-Silva, Gedik, Andrade, Wu: language-level checkpointing in SPADE (DSN 2009)",
+        ("windows", "yield_model", "checkpoints", "groups"),
+    ),
     Paper(
         "dpc",
         "Balazinska, Balakrishnan, Madden, Stonebraker: fault-tolerance in the Borealis distributed stream processing "

@@ -27,6 +27,8 @@ from strandline.operators.join.ring_kernels import (
 )
 from strandline.operators.join.settling_kernels import let_time_pass
 from strandline.operators.join.tuple_record import (
+    AHEAD,
+    AHEAD_MAX,
     CHAIN,
     COUNT,
     DEAD,
@@ -53,8 +55,8 @@ from strandline.operators.join.tuple_record import (
 )
 from strandline.operators.kernels.kernel_cache import njit
 
-_AHEAD: Final = 48
-"""Tuples that are looked ahead."""
+_DEEP: Final = 4
+"""Tuples of a trail that are looked at ahead: fewer leave out many of a large window, more gain nothing."""
 
 
 # ---------------------------------------------------------------------- the loop, the same however windows are kept
@@ -100,13 +102,13 @@ def _take_in(meet, keep, look_ahead, left, right, new_left, new_right, rules, pa
         i, j = progress[ROW], progress[ROW + 1]
         if i < lefts and (j >= rights or new_left.ordinals[i] < new_right.ordinals[j]):
             if i >= seen_left:
-                seen_left = min(i + _AHEAD, lefts)
-                progress[TOUCHED] += look_ahead(left, right, new_left, i, seen_left)
+                seen_left = min(i + AHEAD_MAX, lefts)
+                progress[TOUCHED] += look_ahead(left, right, new_left, i, seen_left, progress)
             code = _take_next(meet, keep, left, right, left, right, 0, new_left, rules, pairs, progress)
         elif j < rights:
             if j >= seen_right:
-                seen_right = min(j + _AHEAD, rights)
-                progress[TOUCHED] += look_ahead(right, left, new_right, j, seen_right)
+                seen_right = min(j + AHEAD_MAX, rights)
+                progress[TOUCHED] += look_ahead(right, left, new_right, j, seen_right, progress)
             code = _take_next(meet, keep, left, right, right, left, 1, new_right, rules, pairs, progress)
         else:
             return DONE
@@ -229,12 +231,22 @@ def _keep_in_order(mine, which, new, row, rules):
 
 
 @njit(inline="always", _nrt=False)
-def _look_along_trails(mine, other, new, first, end):
-    touched = _touch_buckets(mine, other, new, first, end)
+def _look_along_trails(mine, other, new, first, end, progress):
+    """Reads the buckets of the next tuples, then the newest tuple of each trail, then the one before it, and so on.
+
+    Each tuple of a trail says where the one before it lies. Along one trail memory answers one question at a time, and
+    the records of a large window are in no near cache; along all trails at once it answers many.
+    """
+    head = other.header[HEAD]
+    touched, looking = 0, AHEAD + end - first
     for row in range(first, end):
-        found = other.buckets[bucket_of(other, new.keys[row])]
-        if found >= other.header[HEAD]:
-            touched += other.records[record_of(other, found), KEY]
+        touched += mine.buckets[bucket_of(mine, new.keys[row])]
+        progress[AHEAD + row - first] = other.buckets[bucket_of(other, new.keys[row])]
+    for _ in range(_DEEP):
+        for at in range(AHEAD, looking):
+            number = progress[at]
+            if number >= head:
+                progress[at] = other.records[record_of(other, number), OLDER] >> FLAG_BITS
     return touched
 
 
@@ -285,7 +297,7 @@ def _keep_in_list(mine, which, new, row, rules):
 
 
 @njit(inline="always", _nrt=False)
-def _look_along_lists(mine, other, new, first, end):
+def _look_along_lists(mine, other, new, first, end, progress):
     touched = _touch_buckets(mine, other, new, first, end)
     for row in range(first, end):
         found = other.buckets[bucket_of(other, new.keys[row])]
@@ -344,7 +356,7 @@ def _meet_stretch(mine, other, which, new, row, rules, pairs, progress):
 
 
 @njit(inline="always", _nrt=False)
-def _look_nowhere(mine, other, new, first, end):
+def _look_nowhere(mine, other, new, first, end, progress):
     return 0  # records are read in their order
 
 

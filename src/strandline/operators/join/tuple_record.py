@@ -165,6 +165,10 @@ WHO: Final = 4
 """The side that needs more room."""
 TOUCHED: Final = 5
 """Nothing that anybody reads."""
-PROGRESS: Final = 6
+AHEAD: Final = 6
+"""From here on: how far the look ahead has come on the trail of each of the next tuples."""
+AHEAD_MAX: Final = 48
+"""Tuples that are looked ahead."""
+PROGRESS: Final = AHEAD + AHEAD_MAX
 DONE, FULL, GROW = 0, 1, 2
 """FULL without any result: there is not even room for those of one tuple."""
