@@ -232,6 +232,41 @@ def test_a_program_ends_with_its_supervisor(command: list[str], tmp_path: Path) 
         time.sleep(0.02)
 
 
+# ---------------------------------------------------------------------- as process 1 of a container without an init
+
+LEAVES_A_CHILD = "subprocess.Popen(['sleep', '0.3']); sys.exit(9)"
+"""The child outlives its parent, as the JVM of a driver does, and then belongs to the supervisor."""
+
+
+@pytest.fixture
+def adopting(command: list[str]) -> list[str]:
+    """The command, in a process that inherits the orphans of its descendants, as process 1 does."""
+    subreaper = "import ctypes; assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0; "  # PR_SET_CHILD_SUBREAPER
+    return [*command[:2], subreaper + command[2], *command[3:]]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
+def test_a_supervisor_that_inherits_orphans_starts_the_program_again(adopting: list[str], tmp_path: Path) -> None:
+    process = start([*adopting, LEAVES_A_CHILD, "pass"])
+    try:
+        assert process.wait(patience(20)) == 0
+    finally:
+        process.kill()
+    assert started(tmp_path) == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
+def test_a_signal_ends_a_supervisor_that_inherits_orphans(adopting: list[str], tmp_path: Path) -> None:
+    process = start([*adopting, LEAVES_A_CHILD, "pass"])
+    try:
+        assert "starts again in 1 s" in process.stderr.readline()  # type: ignore[union-attr]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(patience(20)) == 9
+    finally:
+        process.kill()
+    assert started(tmp_path) == 1
+
+
 # ---------------------------------------------------------------------- the command line
 
 

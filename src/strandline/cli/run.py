@@ -158,6 +158,14 @@ class SupervisedProgram:
         return ""
 
     def _has_left_processes(self) -> bool:
+        """Returns whether processes of the program outlive it.
+
+        The supervisor inherits them if it is process 1 of a container. Those that have ended are then zombies, which
+        count as members of their group, until the supervisor has waited for them.
+        """
+        with contextlib.suppress(ChildProcessError):  # they are none of its children, or all have been waited for
+            while os.waitpid(-self._process.pid, os.WNOHANG)[0]:
+                pass
         try:
             os.killpg(self._process.pid, 0)
         except ProcessLookupError:
