@@ -79,6 +79,19 @@ def test_an_error_that_is_not_known_is_borne_a_few_times_in_a_row(element: Eleme
 
 
 @pytest.mark.filterwarnings("ignore::strandline.errors.StrandlineWarning")
+def test_an_error_that_is_not_known_is_borne_after_a_long_outage(element: Element) -> None:
+    query = started(PLACE, element.begin, SOON)
+    for number in range(7):
+        element.wait_for_try(number).end(StorageError("no answer"))
+    for number in range(7, 13):
+        assert query.is_active
+        element.wait_for_try(number).end(ZeroDivisionError("a user's function"))
+    with pytest.raises(ZeroDivisionError):
+        query.await_termination(patience(30))
+    assert len(element.tries) == 13
+
+
+@pytest.mark.filterwarnings("ignore::strandline.errors.StrandlineWarning")
 def test_a_start_that_fails_is_one_more_try(element: Element) -> None:
     query = started(PLACE, element.begin, SOON)
     element.refusals = [StorageError("still gone"), StorageError("still gone")]

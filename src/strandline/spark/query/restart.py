@@ -37,11 +37,14 @@ class Restart:
         """
         return min(self.longest_s, _FIRST_S * 2.0 ** min(tries - 1, 30))
 
-    def bears(self, problem: BaseException, tries: int) -> bool:
-        """Returns whether the element starts again after this error, the last of so many in a row."""
+    def bears(self, problem: BaseException, unknown: int) -> bool:
+        """Returns whether the element starts again after this error.
+
+        `unknown` is the number of errors in a row that Strandline does not know, this one included.
+        """
         if self.bears_all:
             return True
-        return problem.may_pass if isinstance(problem, StrandlineError) else tries <= _UNKNOWN_MAX
+        return problem.may_pass if isinstance(problem, StrandlineError) else unknown <= _UNKNOWN_MAX
 
 
 BEHIND_A_BOUND = Restart(60.0, bears_all=True)
