@@ -20,7 +20,7 @@ from strandline.checkpoint.slow_policy import SlowWindows, slow_windows
 from strandline.errors import OptionError
 from strandline.log.operator_state.standing import Mode, Standing
 from strandline.operators.operator import Limits
-from strandline.units import Duration, positive_us
+from strandline.units import Duration, positive_clock_us
 from strandline.wording import exact_duration
 
 _RELATIVE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*x\s*", re.IGNORECASE)
@@ -250,8 +250,8 @@ def cec(
         raise OptionError(
             "cec: recover_within= sets extent and replay by itself", todo="pass either it or the two, not both"
         )
-    interval_us = None if interval is None else positive_us(interval, "cec: interval")
-    period_us = None if period is None else positive_us(period, "cec: period")
+    interval_us = None if interval is None else positive_clock_us(interval, "cec: interval")
+    period_us = None if period is None else positive_clock_us(period, "cec: period")
     if interval_us is not None and period_us is not None and interval_us > period_us:
         raise OptionError("cec: interval= is longer than period=", todo='write interval="5 ms", period="100 ms"')
     checked, weighed = slow_windows(slow, every, at_most), checked_balance(failures_per_day, balance)
@@ -261,7 +261,7 @@ def cec(
                 "cec: recover_within= and failures_per_day= both set the length of a recovery",
                 todo="pass one of them",
             )
-        target = positive_us(recover_within, "cec: recover_within")
+        target = positive_clock_us(recover_within, "cec: recover_within")
         return Policy("cec", interval_us=interval_us, period_us=period_us, recover_within_us=target, slow=checked)
     if extent is None and replay is None and slow is None and weighed is None:
         extent, replay = "2x", 1_000_000
@@ -273,7 +273,7 @@ def cec(
 
 def instant(every: Duration) -> Policy:
     """Returns checkpoint roll-backward: the whole state at once, every so often; the baseline for comparing CEC."""
-    return Policy("instant", every_us=positive_us(every, "instant: every"))
+    return Policy("instant", every_us=positive_clock_us(every, "instant: every"))
 
 
 def partial(every: Duration = "10 s") -> Policy:
@@ -282,7 +282,7 @@ def partial(every: Duration = "10 s") -> Policy:
     What was taken in since then is missing in the windows that were open: never more than that, and every gap is on
     record, see `Stream.losses`. For state that forgets its past by itself, such as a model that is learnt on line.
     """
-    return Policy("partial", every_us=positive_us(every, "partial: every"))
+    return Policy("partial", every_us=positive_clock_us(every, "partial: every"))
 
 
 def none() -> Policy:

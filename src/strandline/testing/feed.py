@@ -27,13 +27,14 @@ from strandline.log.stream.manifest import Writer
 from strandline.log.stream.reason import AHEAD, KEY, LATE, TIME
 from strandline.log.stream.spec import StreamSpec
 from strandline.schema_text import schema_json
+from strandline.spark.entry.heartbeat import require_heartbeat
 from strandline.spark.entry.set_aside import REASONS, EntryLimits, long_keys
 from strandline.testing.hand_clock import HandClock
 from strandline.testing.memory_storage import MemoryStorage, lost_log
 from strandline.testing.memory_stream import MemoryStream
 from strandline.testing.spark_placement import partition_of, sort_key
 from strandline.times import time_value
-from strandline.units import Duration, duration_us, require_unit
+from strandline.units import Duration, clock_us, duration_us, require_unit
 from strandline.wording import plural
 
 _FIRST_REASON = (TIME, KEY, AHEAD, LATE)
@@ -214,13 +215,14 @@ def stream(
     if spec.time_is_timestamp:
         require_unit(lateness, "lateness")
     moves = clock or HandClock()
-    if heartbeat is not None and (spec.lateness is None or not spec.time_is_timestamp):
-        raise OptionError("heartbeat= needs lateness= and a time column of type timestamp")
+    heartbeat_us = None if heartbeat is None else clock_us(heartbeat, "heartbeat")
+    if heartbeat_us is not None:
+        require_heartbeat(spec, heartbeat_us, "sl.testing.stream")
     return Feed(
         Log.create(MemoryStorage(moves), spec, moves),
         moves,
-        None if max_ahead is None else duration_us(max_ahead, "max_ahead"),
-        None if heartbeat is None else duration_us(heartbeat, "heartbeat"),
+        None if max_ahead is None else clock_us(max_ahead, "max_ahead"),
+        heartbeat_us,
     )
 
 

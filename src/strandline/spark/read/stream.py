@@ -33,7 +33,7 @@ from strandline.spark.session.place import Place
 from strandline.spark.session.preconditions import require_classic
 from strandline.spark.session.time_zone import current_zone, session_zone
 from strandline.times import Time
-from strandline.units import Duration, duration_us
+from strandline.units import Duration, clock_us
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -281,7 +281,7 @@ class Stream(ArrowReading, OperatorInput):
 
     def collect(self, *, grace: Duration = GRACE) -> list[str]:
         """Deletes files that nothing refers to, announced `grace` earlier; safe while writers and readers run."""
-        return retention.collect(self._fresh(), grace_us=duration_us(grace, "grace"))
+        return retention.collect(self._fresh(), grace_us=clock_us(grace, "grace"))
 
     def register_consumer(self, name: str, needs: Mapping[int, int] | Sequence[int] | None = None) -> None:
         """Keeps the tuples from `needs` on (by default: everything there is) until the consumer moves on or goes."""
@@ -303,7 +303,7 @@ class Stream(ArrowReading, OperatorInput):
 
 def stream(path: str, *, storage_options: Mapping[str, Any] | None = None, wait: Duration | None = None) -> Stream:
     """Opens the stream at `path`; with `wait="10 s"`, waits that long for a writer to create it."""
-    return once_there(lambda: Stream(path, storage_options), 0 if wait is None else duration_us(wait, "wait"))
+    return once_there(lambda: Stream(path, storage_options), 0 if wait is None else clock_us(wait, "wait"))
 
 
 def once_there(open_: Callable[[], T], patience_us: int, clock: Clock = SYSTEM_CLOCK) -> T:
