@@ -75,7 +75,7 @@ class Pipeline:
         get three seconds each. The other options are those of `Aggregation.availability`. Raises OptionError for an
         operator that has a bound of its own, or whose policy loses tuples.
         """
-        whole = Promise.of(within, failing, stabilizing, reconcile)
+        whole = Promise.of(within, failing, stabilizing, reconcile, option="within")
         bounded = {}
         for url, stage in self._network.stages.items():
             if stage.operator.promise is not None:
@@ -84,9 +84,19 @@ class Pipeline:
                     where=redacted_url(url),
                     todo="leave out .availability(…) of the operator or of the pipeline",
                 )
-            share_us = whole.bound_us // self._network.longest_path(url)
+            operators = self._network.longest_path(url)
+            share_us = whole.bound_us // operators
+            if not share_us:
+                raise OptionError(
+                    f"availability: within={within!r} is too short for {operators} operators in a row",
+                    where=redacted_url(url),
+                    todo='use a bound of several trigger intervals for each of them, for example "9 s"',
+                )
             options: dict[str, Any] = {"failing": failing, "stabilizing": stabilizing, "reconcile": reconcile}
-            bounded[url] = stage.operator.availability(f"{share_us} us", **options)
+            try:
+                bounded[url] = stage.operator.availability(f"{share_us} us", **options)
+            except OptionError as problem:
+                raise OptionError(problem.what, where=problem.where or redacted_url(url), todo=problem.todo) from None
         return Pipeline(self._network, bounded)
 
     def start(
