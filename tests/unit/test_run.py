@@ -94,6 +94,23 @@ def test_an_error_that_cannot_pass_is_not_followed_by_a_restart(tmp_path: Path, 
     assert line.endswith("; a restart would not help")
 
 
+HOOK = "sys.excepthook = lambda *told: (folder / 'told').touch(); "
+
+
+@pytest.mark.parametrize("deed", [HOOK + "import strandline as sl; sl.cec; ", "import strandline as sl; sl.cec; " + HOOK])
+def test_an_error_that_cannot_pass_reaches_the_supervisor_past_a_hook_of_the_program(tmp_path: Path, deed: str) -> None:
+    code, said = supervised(lives(tmp_path, deed + "raise sl.SchemaError('no')"))
+    assert (code, started(tmp_path)) == (1, 1)
+    assert said[0].endswith("; a restart would not help")
+    assert (tmp_path / "told").exists()
+
+
+def test_a_program_that_catches_its_error_and_exits_with_1_is_started_again(tmp_path: Path) -> None:
+    caught = "import strandline as sl\ntry: sl.cec(failures_per_day=0)\nexcept sl.StrandlineError: sys.exit(1)"
+    assert supervised(lives(tmp_path, caught, "pass"))[0] == 0
+    assert started(tmp_path) == 2
+
+
 @pytest.mark.parametrize("kind", ["StorageError", "StrandlineError"])
 def test_an_error_that_may_pass_is_followed_by_a_restart(tmp_path: Path, kind: str) -> None:
     assert supervised(lives(tmp_path, f"import strandline as sl; raise sl.{kind}('gone')", "pass"))[0] == 0
