@@ -287,6 +287,13 @@ def test_a_source_behind_a_bound_starts_again_after_every_error(element: Element
     assert BEHIND_A_BOUND.bears(SchemaError("broken"), 1000)
 
 
+def test_a_source_behind_a_bound_pauses_no_longer_than_its_user_has_said() -> None:
+    asked = Restart.behind_a_bound(Restart.of("3 s"))
+    assert asked.bears(SchemaError("broken"), 1000)
+    assert max(asked.pause_s(tries) for tries in range(1, 20)) == 3.0
+    assert Restart.behind_a_bound(None) == BEHIND_A_BOUND
+
+
 def test_without_the_option_an_element_is_started_once(element: Element) -> None:
     query = started(PLACE, element.begin, Restart.of(None))
     element.tries[0].end(StorageError("gone"))

@@ -19,7 +19,7 @@ from strandline.spark.operator.processing_element import ProcessingElement, Quer
 from strandline.spark.pipeline.network import Element, Network
 from strandline.spark.pipeline.pipeline_run import PipelineRun
 from strandline.spark.query.query import Query
-from strandline.spark.query.restart import BEHIND_A_BOUND, Restart
+from strandline.spark.query.restart import Restart
 from strandline.spark.query.restarting_run import started
 from strandline.spark.query.trigger import AVAILABLE_NOW, Trigger, interval_s, plain_trigger
 from strandline.spark.session.copies import await_streams
@@ -145,7 +145,7 @@ class Pipeline:
         def begin(url: str) -> Query:
             element = network.elements[url]
             if isinstance(element, Entry):
-                restart = BEHIND_A_BOUND if url in bridged else options.restart
+                restart = Restart.behind_a_bound(options.restart) if url in bridged else options.restart
                 return started(element._input_place, lambda: element.persist_with(spark, options), restart)
             return prepared[url].start(spark)
 

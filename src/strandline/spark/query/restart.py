@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from strandline.errors import OptionError, StrandlineError
 from strandline.units import Duration, positive_us, whole_number
@@ -28,6 +28,11 @@ class Restart:
         if whole_number(longest) is not None:
             raise OptionError(f"restart={longest!r} has no unit", todo=f'write restart="{longest} s"')
         return cls(positive_us(longest, "restart") / 1e6)
+
+    @classmethod
+    def behind_a_bound(cls, asked: Restart | None) -> Restart:
+        """Returns the pauses of a source behind an operator with a bound: up to those that the user asked for."""
+        return BEHIND_A_BOUND if asked is None else replace(asked, bears_all=True)
 
     def pause_s(self, tries: int) -> float:
         """Returns the pause after so many tries in a row that failed.
