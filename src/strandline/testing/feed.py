@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -175,8 +175,8 @@ class Feed(MemoryStream):
 
     def _from_rows(self, rows: Rows) -> pa.Table:
         spec, dicts = self._log.spec, []
-        for row in rows:
-            named = row if isinstance(row, Mapping) else dict(zip(spec.columns, row, strict=True))
+        for number, row in enumerate(rows):
+            named = row if isinstance(row, Mapping) else _named(row, number, spec.columns)
             if unknown := set(named) - set(spec.columns):
                 raise SchemaError(
                     f"a row has the columns {', '.join(sorted(unknown))}, which the stream does not have",
@@ -224,6 +224,21 @@ def stream(
         None if max_ahead is None else clock_us(max_ahead, "max_ahead"),
         heartbeat_us,
     )
+
+
+def _named(row: Any, number: int, columns: Sequence[str]) -> dict[str, Any]:
+    """Returns a row of values with the names of the columns; raises `SchemaError` if they do not fit."""
+    is_row = isinstance(row, Iterable) and not isinstance(row, str | bytes)
+    values = list(row) if is_row else []
+    if len(values) != len(columns):
+        raise SchemaError(
+            f"row {number} has {plural(len(values), 'value')}, and the stream has {plural(len(columns), 'column')}"
+            if is_row
+            else f"row {number} is {row!r}, and not a row of values",
+            where=f"sl.testing, columns: {', '.join(columns)}",
+            todo=f"give a list of rows with a value for each column, add([({', '.join(columns)}), …]), or dictionaries",
+        )
+    return dict(zip(columns, values, strict=True))
 
 
 def _moment(value: Any, kind: pa.DataType) -> Any:
