@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import pytest
 
 from strandline.checkpoint.policy import Policy, cec, instant, none, partial
@@ -201,6 +202,14 @@ def test_a_clock_that_was_set_back_costs_a_checkpoint_and_not_an_hour_without_an
 
 def test_every_policy_says_how_a_recovery_goes() -> None:
     assert [p.mode for p in (cec(), instant("1 s"), none())] == ["eventual", "instant", "none"]
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    one, five = np.int64(1), np.int64(5)
+    assert cec(extent=five, replay=five) == cec(extent=5, replay=5)
+    assert repr(cec(extent=five, replay=five)) == repr(cec(extent=5, replay=5))
+    assert cec(slow="1 s", at_most=five) == cec(slow="1 s", at_most=5)  # type: ignore[arg-type]
+    assert cec(failures_per_day=one, balance=np.float32(2)) == cec(failures_per_day=1, balance=2)
 
 
 def test_policies_are_values() -> None:

@@ -308,6 +308,13 @@ def test_a_pause_needs_a_unit_and_a_length(wrong: Any) -> None:
         Restart.of(wrong)
 
 
+@pytest.mark.parametrize(("wrong", "what"), [("-1s", "is negative"), (0, "is not a duration"), (10, "has no unit")])
+def test_a_pause_that_is_refused_is_told_what_to_write(wrong: Any, what: str) -> None:
+    with pytest.raises(OptionError, match=what) as refused:
+        Restart.of(wrong)
+    assert '"0 s"' not in refused.value.todo
+
+
 def _until(holds: Callable[[], bool]) -> None:
     turn = threading.Event()
     for _ in range(round(patience(30) / 0.01)):

@@ -97,7 +97,9 @@ def test_an_error_that_cannot_pass_is_not_followed_by_a_restart(tmp_path: Path, 
 HOOK = "sys.excepthook = lambda *told: (folder / 'told').touch(); "
 
 
-@pytest.mark.parametrize("deed", [HOOK + "import strandline as sl; sl.cec; ", "import strandline as sl; sl.cec; " + HOOK])
+@pytest.mark.parametrize(
+    "deed", [HOOK + "import strandline as sl; sl.cec; ", "import strandline as sl; sl.cec; " + HOOK]
+)
 def test_an_error_that_cannot_pass_reaches_the_supervisor_past_a_hook_of_the_program(tmp_path: Path, deed: str) -> None:
     code, said = supervised(lives(tmp_path, deed + "raise sl.SchemaError('no')"))
     assert (code, started(tmp_path)) == (1, 1)
@@ -314,6 +316,15 @@ def test_what_cannot_be_run_is_said_at_once(tmp_path: Path, asked: list[str], wh
     assert what in done.output
 
 
-def test_the_program_is_run_once_if_restarts_are_off(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["run", *lives(tmp_path, "sys.exit(4)")[1:], "--restart", "off"])
+@pytest.mark.parametrize("wrong", ["none", "10", "0", "-1s"])
+def test_a_pause_that_cannot_be_is_refused_with_the_word_off(tmp_path: Path, wrong: str) -> None:
+    done = CliRunner().invoke(app, ["run", *lives(tmp_path, "pass")[1:], "--restart", wrong])
+    assert done.exit_code == 1
+    assert "--restart off" in " ".join(done.output.split())
+    assert started(tmp_path) == 0
+
+
+@pytest.mark.parametrize("off", ["off", "Off"])
+def test_the_program_is_run_once_if_restarts_are_off(tmp_path: Path, off: str) -> None:
+    done = CliRunner().invoke(app, ["run", *lives(tmp_path, "sys.exit(4)")[1:], "--restart", off])
     assert (done.exit_code, started(tmp_path)) == (4, 1)

@@ -20,7 +20,7 @@ from strandline.checkpoint.slow_policy import SlowWindows, slow_windows
 from strandline.errors import OptionError
 from strandline.log.operator_state.standing import Mode, Standing
 from strandline.operators.operator import Limits
-from strandline.units import Duration, positive_clock_us
+from strandline.units import Duration, positive_clock_us, whole_number
 from strandline.wording import exact_duration
 
 _RELATIVE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*x\s*", re.IGNORECASE)
@@ -266,9 +266,10 @@ def cec(
     if extent is None and replay is None and slow is None and weighed is None:
         extent, replay = "2x", 1_000_000
     absolute, ratio = _extent(extent)
-    if replay is not None and (isinstance(replay, bool) or not isinstance(replay, int) or replay < 0):
+    tuples = whole_number(replay)
+    if replay is not None and (tuples is None or tuples < 0):
         raise OptionError(f"cec: replay={replay!r} is not a number of tuples", todo="use for example replay=500_000")
-    return Policy("cec", absolute, ratio, replay, interval_us, period_us, slow=checked, balance=weighed)
+    return Policy("cec", absolute, ratio, tuples, interval_us, period_us, slow=checked, balance=weighed)
 
 
 def instant(every: Duration) -> Policy:
@@ -295,8 +296,9 @@ def _extent(extent: int | str | None) -> tuple[int | None, float | None]:
         return None, None
     if isinstance(extent, str) and (match := _RELATIVE.fullmatch(extent)) and float(match[1]) >= 1:
         return None, float(match[1])
-    if isinstance(extent, int) and not isinstance(extent, bool) and extent >= 0:
-        return extent, None
+    tuples = whole_number(extent)
+    if tuples is not None and tuples >= 0:
+        return tuples, None
     raise OptionError(
         f"cec: extent={extent!r} is not understood",
         todo='use a number of tuples, or a multiple of the open windows such as "2x" (at least "1x")',

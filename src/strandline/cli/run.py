@@ -60,7 +60,13 @@ def run(
         raise OptionError("there is no program here", where=str(program), todo="name a file with a Python program")
     from strandline.spark.query.restart import Restart
 
-    pauses = None if restart == "off" else Restart.of(int(restart) if restart.isdecimal() else restart)
+    pauses = None
+    if restart.lower() != "off":
+        try:
+            pauses = Restart.of(int(restart) if restart.isdecimal() else restart)
+        except OptionError as problem:
+            todo = 'write --restart "10 s", or --restart off to run the program once'
+            raise OptionError(problem.what, todo=todo) from None
     command = [sys.executable, str(program), *(arguments or [])]
     code = supervise(command, program.name, pauses, replicas, lambda line: print(line, file=sys.stderr, flush=True))
     raise typer.Exit(code)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from strandline.errors import OptionError, StrandlineError
-from strandline.units import Duration, positive_us, whole_number
+from strandline.errors import StrandlineError
+from strandline.units import Duration, positive_clock_us
 
 _FIRST_S = 1.0
 _UNKNOWN_MAX = 5
@@ -25,9 +25,7 @@ class Restart:
         """Returns the option of a user; None if it was not given. Raises `OptionError` if it is no duration."""
         if longest is None:
             return None
-        if whole_number(longest) is not None:
-            raise OptionError(f"restart={longest!r} has no unit", todo=f'write restart="{longest} s"')
-        return cls(positive_us(longest, "restart") / 1e6)
+        return cls(positive_clock_us(longest, "restart") / 1e6)
 
     @classmethod
     def behind_a_bound(cls, asked: Restart | None) -> Restart:

@@ -15,6 +15,7 @@ from strandline.log.operator_state.loss_record import loss_table
 from strandline.log.operator_state.origin_logs import opened_origins
 from strandline.log.reading.bounds import Bound, Bounds, log_time
 from strandline.log.reading.moment import Moment
+from strandline.log.storage.redaction import redacted_url
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec
 from strandline.log.upkeep import compaction, consumer_registry, retention
@@ -293,8 +294,15 @@ class Stream(ArrowReading, OperatorInput):
         consumer_registry.register(log, name, needs)
 
     def unregister_consumer(self, name: str) -> None:
-        """Removes a registration, so that its tuples may be truncated."""
-        consumer_registry.unregister(self._log, name)
+        """Removes a registration, so that its tuples may be truncated; raises `OptionError` for an unknown name."""
+        known = [registered.name for registered in self._fresh().state.consumers]
+        consumer_registry.unregister(self._log, name)  # in any case, as it also removes what a crash has left
+        if name not in known:
+            raise OptionError(
+                f"there is no consumer {name!r}",
+                where=redacted_url(self._log.storage.url),
+                todo=f"choose one of {', '.join(known)}" if known else "nothing to do: no consumer is registered",
+            )
 
     def _fresh(self) -> Log:
         self._log.refresh()
