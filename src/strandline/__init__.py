@@ -47,5 +47,7 @@ else:
     def _names() -> dict[str, Any]:
         api = importlib.import_module("strandline.api")
         if importlib.import_module("strandline.supervision").begin():
-            importlib.import_module("strandline.spark.query.last_words").install()
+            last_words = importlib.import_module("strandline.spark.query.last_words")
+            last_words.install()
+            last_words.leave_word_at_exit()
         return {name: getattr(api, name) for name in ("__all__", *api.__all__)}

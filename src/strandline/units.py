@@ -40,7 +40,7 @@ _UNITS_US = {
     "day": 86_400_000_000,
     "week": 7 * 86_400_000_000,
 }
-_DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*$", re.IGNORECASE)
+_DURATION = re.compile(r"^\s*(-?\d+(?:\.\d+)?)\s*([a-z]+)\s*$", re.IGNORECASE)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 END_OF_TIME = (1 << 63) - 1
@@ -77,6 +77,24 @@ def positive_us(value: Duration, option: str) -> int:
     if amount < 1:
         raise OptionError(f"{option}={value!r} is not a duration", todo="use more than zero")
     return amount
+
+
+def clock_us(value: Duration, option: str) -> int:
+    """Returns the microseconds of a duration that the clock measures; raises OptionError for a plain number but 0."""
+    number = whole_number(value)
+    if number is not None and number > 0:
+        name = option.rpartition(" ")[2]
+        raise OptionError(
+            f"{option}={value!r} has no unit: it is a time of the clock, not of the tuples",
+            todo=f'write {name}="{value} s", or whatever unit it is: "{value} ms", "{value} min"',
+        )
+    return duration_us(value, option)
+
+
+def positive_clock_us(value: Duration, option: str) -> int:
+    """Returns the microseconds of a duration longer than zero that the clock measures; raises OptionError otherwise."""
+    clock_us(value, option)
+    return positive_us(value, option)
 
 
 def retention_of(value: Duration | None) -> Retention | None:

@@ -103,7 +103,7 @@ def table(plan: AggregateDefinition, rows: Sequence[Row]) -> pa.Table:
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def test_results_are_those_of_the_specification_without_what_is_on_record(plan: AggregateDefinition, seed: int) -> None:
     life = Life(plan, seed)
-    life.run(partial(5_000) if seed else none(), commits=30)
+    life.run(partial("5 ms") if seed else none(), commits=30)
     losses = loss_table(life.output).to_pylist()
     assert losses, "a run without a loss shows nothing"
     assert all(a["until"] <= b["from"] for a, b in pairwise(losses)), "nothing is lost twice"

@@ -146,8 +146,8 @@ class World:
         """The stable lineage takes in all that it can in one tick."""
         self.tuples_max = 100_000 if self.is_fast or rng.random() < 0.7 else 30
         """The fork takes in as much at most in one tick, too, so that it may be late."""
-        policies = [cec(), cec(replay=rng.choice([0, 20])), cec(extent=7), instant(300_000)]
-        self.policy = instant(300_000) if operator.definition.lives_in_process else rng.choice(policies)
+        policies = [cec(), cec(replay=rng.choice([0, 20])), cec(extent=7), instant("300 ms")]
+        self.policy = instant("300 ms") if operator.definition.lives_in_process else rng.choice(policies)
         if not operator.definition.keeps_state:
             self.policy = cec()
         fresh = FaultyStorage(MemoryStorage(self.clock), rng, clock=self.clock)

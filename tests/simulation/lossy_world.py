@@ -58,8 +58,8 @@ class LossyWorld(World):
     def _policy(self) -> Policy:
         rng = self.rng
         seldom = partial("1 hour")
-        often = partial(rng.choice([1, 10_000, 50_000]))
-        return rng.choice([often, often, seldom, seldom, seldom, seldom, none(), cec(), instant(10_000)])
+        often = partial(rng.choice(["1 us", "10 ms", "50 ms"]))
+        return rng.choice([often, often, seldom, seldom, seldom, seldom, none(), cec(), instant("10 ms")])
 
     def _run_step(self, s: Step, policy: Policy, output: Log, inputs: tuple[Log, ...]) -> Done:
         if not self.is_calm and self.rng.random() < 0.2:

@@ -399,17 +399,17 @@ class World:
         if not self.definition.keeps_state:
             return cec()
         if self.definition.lives_in_process:
-            return instant(rng.choice([1, 10_000, 100_000, 1_000_000]))
+            return instant(rng.choice(["1 us", "10 ms", "100 ms", "1 s"]))
         choices = [
             cec(),
             cec(extent=rng.choice([0, 7, 30])),
             cec(replay=rng.choice([0, 10, 50])),
             cec(extent=rng.choice(["1x", "1.5x"]), replay=rng.choice([20, 200])),
-            cec(extent=5, interval=rng.choice([1, 3]), period=1_000),
+            cec(extent=5, interval=rng.choice(["1 us", "3 us"]), period="1 ms"),
             cec(recover_within="160 ms"),
             cec(slow=rng.choice([1, 5, 20]), every=rng.choice([1, 3, 15]), at_most=rng.choice([1, 5, 1_000])),
             cec(replay=rng.choice([20, 100]), slow=rng.choice([2, 10]), every=rng.choice([1, 10])),
-            instant(rng.choice([1, 10_000, 100_000])),
+            instant(rng.choice(["1 us", "10 ms", "100 ms"])),
         ]
         if self.is_calm:
             choices += [none(), none()]
@@ -421,11 +421,11 @@ class World:
         pick = self.measures.choice
         return pick(
             [
-                cec(extent=pick([0, 5]), interval=pick([1, 1_000, 100_000]), period=pick([100_000, 10_000_000])),
-                cec(replay=pick([0, 20]), slow=5, interval=pick([1, 3_000]), period=3_000),
+                cec(extent=pick([0, 5]), interval=pick(["1 us", "1 ms", "100 ms"]), period=pick(["100 ms", "10 s"])),
+                cec(replay=pick([0, 20]), slow=5, interval=pick(["1 us", "3 ms"]), period="3 ms"),
                 cec(recover_within=pick(["1 us", "150 ms", "2 s", "1 min"])),
                 cec(failures_per_day=pick([1e-3, 1, 1e9]), balance=pick([1, 1e3])),
-                cec(extent="1x", failures_per_day=1e6, interval=2, period=1_000),
+                cec(extent="1x", failures_per_day=1e6, interval="2 us", period="1 ms"),
             ]
         )
 

@@ -223,11 +223,11 @@ class ReplicaInputWorld(ReplicasWorld):
             self.beside = FailingInputs(
                 rng, behind, self.partitions, lambda s: create(s.id, s), 0, self.source, "beside"
             )
-        policy = rng.choice([cec(), cec(replay=rng.choice([0, 20])), cec(extent=7), instant(300_000)])
-        self.policy = instant(300_000) if behind.definition.lives_in_process else policy
+        policy = rng.choice([cec(), cec(replay=rng.choice([0, 20])), cec(extent=7), instant("300 ms")])
+        self.policy = instant("300 ms") if behind.definition.lives_in_process else policy
         if upstream.definition.lives_in_process:
             for replica in self.replicas:
-                replica.policy = instant(300_000)
+                replica.policy = instant("300 ms")
         self.own_machines = [Machine(None, rng) for _ in range(self.partitions)]
         self.life: Life | None = None
         self.lives = self.borne = self.recoveries = self.dropped = 0

@@ -97,7 +97,7 @@ class Replica:
         self.network = Network()
         """What it can reach of the inputs."""
         rng = world.rng
-        self.policy = rng.choice([cec(), cec(replay=rng.choice([0, 20])), cec(extent=7), instant(300_000)])
+        self.policy = rng.choice([cec(), cec(replay=rng.choice([0, 20])), cec(extent=7), instant("300 ms")])
         if not world.operator.definition.keeps_state:
             self.policy = cec()
         self.machines = [[Machine(None, rng) for _ in ("stable", "fork")] for _ in range(world.partitions)]

@@ -8,6 +8,7 @@ from typing import TypeGuard, get_args
 import pytest
 from typer.main import get_command
 
+from strandline import errors
 from strandline.cli.app import app
 from strandline.cli.bench import WORKLOADS
 from strandline.log.operator_state.outage import State
@@ -18,6 +19,7 @@ from strandline.operators.barrier import barrier_columns
 from strandline.operators.join import join_aside
 from strandline.operators.keyed import keyed_operator
 from strandline.operators.partition_wide import partition_operator
+from strandline.spark.query.error_in_text import failure_in
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "strandline"
@@ -141,3 +143,18 @@ def test_internals_has_every_thread_that_we_start() -> None:
 
 def thread_names(source: Path) -> list[str]:
     return re.findall(r"[\"(](strandline-[a-z]+)\"", source.read_text())
+
+
+def test_the_reference_has_the_errors_after_which_an_element_starts_again() -> None:
+    table = REFERENCE[REFERENCE.index("### `restart`") :].split("\n\n")[2]
+    passing, *_, others = table.splitlines()[2:]
+    for name, kind in vars(errors).items():
+        if isinstance(kind, type) and issubclass(kind, errors.StrandlineError) and "may_pass" in vars(kind):
+            assert (f"`{name}`" in passing) is kind.may_pass, name
+            assert (f"`{name}`" in others) is (name != "StrandlineError" and not kind.may_pass), name
+
+
+def test_operating_quotes_the_error_of_a_python_process_that_does_not_start() -> None:
+    found = failure_in("Python worker failed to connect back.", "")
+    assert found is not None
+    assert f"`{type(found).__name__}: {found.what}`" in (ROOT / "docs" / "operating.md").read_text()

@@ -58,6 +58,9 @@ FAILING = Outage("UP_FAILURE", 2, (1,), (1,), forks=forks(30))
         ([(0, [at(30, 20), at(21)]), (3_000, [at(30), at(21)])], ()),
         ([(0, [at(30), at(10)]), (9_000, [at(60), at(10)])], ()),
         ([(0, [at(30, 20), at(None)]), (3_000, [at(30), at(None)])], (1,)),
+        ([(0, [at(30, 20), at(None)]), (2_999, [at(30), at(None)])], ()),
+        ([(0, [at(None), at(None)]), (9_000, [at(None), at(None)])], ()),
+        ([(0, [at(None), UNREACHABLE]), (9_000, [at(None), UNREACHABLE])], ()),
         ([(0, [at(30, 20), at(10)]), (3_000, [at(30), at(40)])], ()),
         ([(0, [at(30, 20), at(25, 24)]), (3_000, [at(30), at(25)])], ()),
         ([(0, [at(30, 20), at(60)]), (3_000, [at(30), UNREACHABLE])], (1,)),
@@ -71,6 +74,9 @@ FAILING = Outage("UP_FAILURE", 2, (1,), (1,), forks=forks(30))
         "one before it does not",
         "boundaries without tuples wait for nobody",
         "an input that has never had a boundary",
+        "the same before the bound has passed",
+        "inputs without any boundary miss nobody",
+        "nor does one that cannot be reached",
         "one that is back",
         "the last one is missing for nobody",
         "one that cannot be reached",
@@ -81,6 +87,12 @@ FAILING = Outage("UP_FAILURE", 2, (1,), (1,), forks=forks(30))
 def test_who_holds_up_others_tuples_for_the_bound_is_missing(looks: Looks, missing: tuple[int, ...]) -> None:
     taken = 5
     assert watched(looks, taken).missing(looks[-1][0], BOUND, taken) == missing
+
+
+@pytest.mark.parametrize("sights", [[at(None)], [UNREACHABLE], [at(None), at(None)], [at(30, 20), at(None)]], ids=str)
+def test_before_the_bound_has_passed_no_input_is_missing_although_nothing_was_published(sights: list[Sight]) -> None:
+    watch = watched([(0, sights)], inputs=len(sights))
+    assert watch.missing(2_999, BOUND, None) == ()
 
 
 def test_tuples_that_are_in_the_stable_lineage_wait_for_nobody() -> None:

@@ -37,7 +37,7 @@ def counted(*inputs: Any) -> Any:
         ({"bound": "0 s"}, "availability: bound='0 s' is not a duration"),
         ({"bound": "soon"}, "availability: bound='soon' is not a duration"),
         ({"bound": "3"}, "availability: bound='3' is not a duration"),
-        ({"bound": "-1 s"}, "availability: bound='-1 s' is not a duration"),
+        ({"bound": "-1 s"}, "availability: bound='-1 s' is negative"),
         ({"bound": "3 months"}, "availability: bound='3 months' has an unknown unit 'months'"),
         ({"bound": timedelta(seconds=-1)}, "is negative"),
         ({"bound": None}, "availability: bound=None is not a duration"),

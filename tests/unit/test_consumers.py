@@ -1,11 +1,14 @@
 """A registered consumer can rely on what it needs, whoever truncates at the same time."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+import strandline as sl
 from strandline.clock import ManualClock
 from strandline.errors import ConsumerError, OptionError, TruncatedError
+from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.log.upkeep import consumer_registry
 from strandline.log.upkeep.consumer_registry import Consumer, register, unregister
@@ -73,6 +76,19 @@ def test_who_needs_what_is_gone_is_refused_and_hinders_nobody(log: Log) -> None:
         register(log, "billing", [0, 0])
     assert known(log) == {}
     assert truncate(log, before_offset=3) == (3, 3, 0)
+
+
+def test_the_stream_refuses_to_unregister_a_consumer_that_it_does_not_know(tmp_path: Path) -> None:
+    Log.create(LocalStorage(tmp_path / "items"), item_spec())
+    stream = sl.stream(str(tmp_path / "items"))
+    with pytest.raises(OptionError, match="there is no consumer 'nix'") as refused:
+        stream.unregister_consumer("nix")
+    assert refused.value.todo == "nothing to do: no consumer is registered"
+    stream.register_consumer("report")
+    with pytest.raises(OptionError, match="there is no consumer 'nix'") as refused:
+        stream.unregister_consumer("nix")
+    assert refused.value.todo == "choose one of report"
+    stream.unregister_consumer("report")
 
 
 def test_unregistering_lets_go(log: Log, storage: MemoryStorage) -> None:

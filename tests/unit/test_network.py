@@ -119,6 +119,27 @@ def test_a_bound_from_end_to_end_leaves_no_room_for_another(tmp_path: Path) -> N
         sl.pipeline(both.availability("1 s").into(str(tmp_path / "own"))).availability("9 s")
 
 
+def test_a_bound_of_a_pipeline_that_makes_no_sense_is_refused_by_its_own_name(tmp_path: Path) -> None:
+    flow = sl.pipeline(stages(tmp_path, {"first": [], "second": ["first"]})["second"])
+    with pytest.raises(OptionError, match="availability: within=9 has no unit") as caught:
+        flow.availability(within=9)
+    assert caught.value.todo.startswith('write within="9 s"')
+    with pytest.raises(OptionError, match="availability: within='soon' is not a duration"):
+        flow.availability(within="soon")
+    with pytest.raises(OptionError, match="within='1 us' is too short for 2 operators in a row") as caught:
+        flow.availability(within="1 us")
+    assert caught.value.where.endswith("/first")
+
+
+def test_a_bound_of_a_pipeline_names_the_operator_whose_policy_loses_tuples(tmp_path: Path) -> None:
+    lossy = counted(feed()).checkpoint(sl.partial()).into(str(tmp_path / "lossy"))
+    flow = sl.pipeline(counted(lossy).into(str(tmp_path / "last")))
+    with pytest.raises(OptionError, match="a failure would lose tuples") as caught:
+        flow.availability(within="9 s")
+    assert caught.value.where == str(tmp_path / "lossy")
+    assert "sl.cec" in caught.value.todo
+
+
 def test_a_share_of_the_bound_below_two_trigger_intervals_is_refused_at_the_start(tmp_path: Path) -> None:
     made = stages(tmp_path, {"first": [], "second": ["first"]})
     flow = sl.pipeline(made["second"]).availability("3 s")

@@ -39,7 +39,7 @@ def make(tmp_path: Path) -> Any:
     return streams
 
 
-@pytest.mark.parametrize("policy", [cec(extent=0), cec(replay=0), instant(1)], ids=["extent", "replay", "instant"])
+@pytest.mark.parametrize("policy", [cec(extent=0), cec(replay=0), instant("1 us")], ids=["extent", "replay", "instant"])
 @pytest.mark.parametrize("name", ["tumbling count", "sliding count"])
 def test_a_partition_without_new_tuples_is_left_alone_whatever_the_policy_is_now(
     make: Any, name: str, policy: Policy
@@ -101,7 +101,7 @@ def test_a_heartbeat_before_the_first_tuple_moves_the_boundary_of_the_results(ma
     assert len(streams.results(0)) == 1
 
 
-@pytest.mark.parametrize("policy", [cec(), instant(1), none()], ids=["cec", "instant", "none"])
+@pytest.mark.parametrize("policy", [cec(), instant("1 us"), none()], ids=["cec", "instant", "none"])
 @pytest.mark.parametrize("name", [*PLANS])
 def test_the_end_of_the_input_closes_every_window_of_time_and_finishes_the_results(
     make: Any, name: str, policy: Policy

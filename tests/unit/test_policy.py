@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import pytest
 
 from strandline.checkpoint.policy import Policy, cec, instant, none, partial
@@ -203,9 +204,17 @@ def test_every_policy_says_how_a_recovery_goes() -> None:
     assert [p.mode for p in (cec(), instant("1 s"), none())] == ["eventual", "instant", "none"]
 
 
+def test_numbers_of_numpy_are_numbers() -> None:
+    one, five = np.int64(1), np.int64(5)
+    assert cec(extent=five, replay=five) == cec(extent=5, replay=5)
+    assert repr(cec(extent=five, replay=five)) == repr(cec(extent=5, replay=5))
+    assert cec(slow="1 s", at_most=five) == cec(slow="1 s", at_most=5)  # type: ignore[arg-type]
+    assert cec(failures_per_day=one, balance=np.float32(2)) == cec(failures_per_day=1, balance=2)
+
+
 def test_policies_are_values() -> None:
     assert cec(extent="2x", replay=5) == cec(extent=" 2 X", replay=5)
-    assert len({cec(), cec(), none(), none(), instant("1 s"), instant(1_000_000)}) == 3
+    assert len({cec(), cec(), none(), none(), instant("1 s"), instant(timedelta(seconds=1))}) == 3
 
 
 # ---------------------------------------------------------------------- what a recovery takes before it reads anything

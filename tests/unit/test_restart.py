@@ -79,6 +79,19 @@ def test_an_error_that_is_not_known_is_borne_a_few_times_in_a_row(element: Eleme
 
 
 @pytest.mark.filterwarnings("ignore::strandline.errors.StrandlineWarning")
+def test_an_error_that_is_not_known_is_borne_after_a_long_outage(element: Element) -> None:
+    query = started(PLACE, element.begin, SOON)
+    for number in range(7):
+        element.wait_for_try(number).end(StorageError("no answer"))
+    for number in range(7, 13):
+        assert query.is_active
+        element.wait_for_try(number).end(ZeroDivisionError("a user's function"))
+    with pytest.raises(ZeroDivisionError):
+        query.await_termination(patience(30))
+    assert len(element.tries) == 13
+
+
+@pytest.mark.filterwarnings("ignore::strandline.errors.StrandlineWarning")
 def test_a_start_that_fails_is_one_more_try(element: Element) -> None:
     query = started(PLACE, element.begin, SOON)
     element.refusals = [StorageError("still gone"), StorageError("still gone")]
@@ -274,6 +287,13 @@ def test_a_source_behind_a_bound_starts_again_after_every_error(element: Element
     assert BEHIND_A_BOUND.bears(SchemaError("broken"), 1000)
 
 
+def test_a_source_behind_a_bound_pauses_no_longer_than_its_user_has_said() -> None:
+    asked = Restart.behind_a_bound(Restart.of("3 s"))
+    assert asked.bears(SchemaError("broken"), 1000)
+    assert max(asked.pause_s(tries) for tries in range(1, 20)) == 3.0
+    assert Restart.behind_a_bound(None) == BEHIND_A_BOUND
+
+
 def test_without_the_option_an_element_is_started_once(element: Element) -> None:
     query = started(PLACE, element.begin, Restart.of(None))
     element.tries[0].end(StorageError("gone"))
@@ -286,6 +306,13 @@ def test_without_the_option_an_element_is_started_once(element: Element) -> None
 def test_a_pause_needs_a_unit_and_a_length(wrong: Any) -> None:
     with pytest.raises(OptionError, match="restart"):
         Restart.of(wrong)
+
+
+@pytest.mark.parametrize(("wrong", "what"), [("-1s", "is negative"), (0, "is not a duration"), (10, "has no unit")])
+def test_a_pause_that_is_refused_is_told_what_to_write(wrong: Any, what: str) -> None:
+    with pytest.raises(OptionError, match=what) as refused:
+        Restart.of(wrong)
+    assert '"0 s"' not in refused.value.todo
 
 
 def _until(holds: Callable[[], bool]) -> None:

@@ -94,6 +94,25 @@ def test_an_error_that_cannot_pass_is_not_followed_by_a_restart(tmp_path: Path, 
     assert line.endswith("; a restart would not help")
 
 
+HOOK = "sys.excepthook = lambda *told: (folder / 'told').touch(); "
+
+
+@pytest.mark.parametrize(
+    "deed", [HOOK + "import strandline as sl; sl.cec; ", "import strandline as sl; sl.cec; " + HOOK]
+)
+def test_an_error_that_cannot_pass_reaches_the_supervisor_past_a_hook_of_the_program(tmp_path: Path, deed: str) -> None:
+    code, said = supervised(lives(tmp_path, deed + "raise sl.SchemaError('no')"))
+    assert (code, started(tmp_path)) == (1, 1)
+    assert said[0].endswith("; a restart would not help")
+    assert (tmp_path / "told").exists()
+
+
+def test_a_program_that_catches_its_error_and_exits_with_1_is_started_again(tmp_path: Path) -> None:
+    caught = "import strandline as sl\ntry: sl.cec(failures_per_day=0)\nexcept sl.StrandlineError: sys.exit(1)"
+    assert supervised(lives(tmp_path, caught, "pass"))[0] == 0
+    assert started(tmp_path) == 2
+
+
 @pytest.mark.parametrize("kind", ["StorageError", "StrandlineError"])
 def test_an_error_that_may_pass_is_followed_by_a_restart(tmp_path: Path, kind: str) -> None:
     assert supervised(lives(tmp_path, f"import strandline as sl; raise sl.{kind}('gone')", "pass"))[0] == 0
@@ -232,6 +251,41 @@ def test_a_program_ends_with_its_supervisor(command: list[str], tmp_path: Path) 
         time.sleep(0.02)
 
 
+# ---------------------------------------------------------------------- as process 1 of a container without an init
+
+LEAVES_A_CHILD = "subprocess.Popen(['sleep', '0.3']); sys.exit(9)"
+"""The child outlives its parent, as the JVM of a driver does, and then belongs to the supervisor."""
+
+
+@pytest.fixture
+def adopting(command: list[str]) -> list[str]:
+    """The command, in a process that inherits the orphans of its descendants, as process 1 does."""
+    subreaper = "import ctypes; assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0; "  # PR_SET_CHILD_SUBREAPER
+    return [*command[:2], subreaper + command[2], *command[3:]]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
+def test_a_supervisor_that_inherits_orphans_starts_the_program_again(adopting: list[str], tmp_path: Path) -> None:
+    process = start([*adopting, LEAVES_A_CHILD, "pass"])
+    try:
+        assert process.wait(patience(20)) == 0
+    finally:
+        process.kill()
+    assert started(tmp_path) == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has subreapers")
+def test_a_signal_ends_a_supervisor_that_inherits_orphans(adopting: list[str], tmp_path: Path) -> None:
+    process = start([*adopting, LEAVES_A_CHILD, "pass"])
+    try:
+        assert "starts again in 1 s" in process.stderr.readline()  # type: ignore[union-attr]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(patience(20)) == 9
+    finally:
+        process.kill()
+    assert started(tmp_path) == 1
+
+
 # ---------------------------------------------------------------------- the command line
 
 
@@ -262,6 +316,15 @@ def test_what_cannot_be_run_is_said_at_once(tmp_path: Path, asked: list[str], wh
     assert what in done.output
 
 
-def test_the_program_is_run_once_if_restarts_are_off(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["run", *lives(tmp_path, "sys.exit(4)")[1:], "--restart", "off"])
+@pytest.mark.parametrize("wrong", ["none", "10", "0", "-1s"])
+def test_a_pause_that_cannot_be_is_refused_with_the_word_off(tmp_path: Path, wrong: str) -> None:
+    done = CliRunner().invoke(app, ["run", *lives(tmp_path, "pass")[1:], "--restart", wrong])
+    assert done.exit_code == 1
+    assert "--restart off" in " ".join(done.output.split())
+    assert started(tmp_path) == 0
+
+
+@pytest.mark.parametrize("off", ["off", "Off"])
+def test_the_program_is_run_once_if_restarts_are_off(tmp_path: Path, off: str) -> None:
+    done = CliRunner().invoke(app, ["run", *lives(tmp_path, "sys.exit(4)")[1:], "--restart", off])
     assert (done.exit_code, started(tmp_path)) == (4, 1)

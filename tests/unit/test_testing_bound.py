@@ -76,6 +76,37 @@ def test_a_silent_feed_is_bridged_and_its_tuples_correct_the_guesses() -> None:
     assert run.changes.column("_offset").to_pylist() == [0, 1, 2, 3, 4]
 
 
+def test_a_feed_that_has_never_had_a_tuple_is_missing_once_the_bound_has_run_out() -> None:
+    north, south = feeds()
+    run = sl.testing.run(counts([north, south]))
+    run.step()
+    pause(run)
+    assert (run.state, run.missing) == ("STABLE", []), "no tuple waits"
+    measure(1, north)
+    measure(11, north)
+    run.step()
+    pause(run, "2 s")
+    assert (run.state, run.missing) == ("STABLE", []), "the bound has not run out"
+    pause(run, "1 s")
+    assert (run.state, run.missing) == ("UP_FAILURE", [south])
+    assert numbers(run.tentative) == [1]
+    measure(2, south)
+    measure(12, south)
+    assert numbers(run.step()) == [2]
+    assert (run.state, kinds(run)) == ("STABLE", ["tentative", "undo", "stable", "rec_done"])
+
+
+@pytest.mark.parametrize("is_aggregate", [True, False], ids=["aggregate", "columns"])
+def test_a_single_feed_that_has_never_had_a_tuple_is_not_missing(is_aggregate: bool) -> None:
+    (feed,) = feeds(1)
+    windows = feed.window(sl.time_window("10 s"))
+    operator = windows.aggregate(n=sl.count_all()) if is_aggregate else feed.select("room", "at")
+    run = sl.testing.run(operator.availability(bound="3 s"))
+    run.step()
+    pause(run)
+    assert (run.state, run.missing) == ("STABLE", [])
+
+
 def test_a_lost_feed_is_bridged_and_what_it_published_meanwhile_is_there_in_the_end() -> None:
     north, south = feeds()
     run = sl.testing.run(counts([north, south]))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import doctest
+import gc
 import importlib
 import re
+import warnings
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -50,6 +52,33 @@ def test_a_window_closes_when_the_boundary_has_passed_it() -> None:
     assert row == {"id": 1, "window_start": second("00"), "window_end": second("10"), "average": 3.0, "n": 2}
     assert run.rows == [row]
     assert SparkContext._active_spark_context is spark
+
+
+@pytest.mark.parametrize(
+    ("rows", "what"),
+    [
+        ([(1, "2026-01-01", 1.0), (2,)], "row 1 has 1 value, and the stream has 3 columns"),
+        ([(1, "2026-01-01", 1.0, 5)], "row 0 has 4 values, and the stream has 3 columns"),
+        ((1, "2026-01-01", 1.0), "row 0 is 1, and not a row of values"),
+        (("h", "2026-01-01", "x"), "row 0 is 'h', and not a row of values"),
+    ],
+)
+def test_rows_that_do_not_fit_the_columns_are_refused_with_what_to_do(rows: Any, what: str) -> None:
+    with pytest.raises(sl.SchemaError, match=what) as refused:
+        feed().add(rows)
+    assert refused.value.where == "sl.testing, columns: id, at, price"
+    assert "add([(" in refused.value.todo
+
+
+def test_a_run_that_is_dropped_removes_its_folder_in_silence() -> None:
+    run = sl.testing.run(averages(feed()))
+    folder = run._folder
+    assert folder.is_dir()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        del run
+        gc.collect()
+    assert not folder.exists()
 
 
 def test_late_tuples_go_to_the_side_log() -> None:

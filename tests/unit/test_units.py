@@ -1,13 +1,15 @@
 """Durations and points in time: what is understood, and what is refused with a word on how to write it."""
 
 import datetime as dt
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from strandline.checkpoint.policy import cec, instant
+import strandline as sl
+from strandline.checkpoint.policy import cec, instant, partial
 from strandline.errors import OptionError
 from strandline.operators.aggregate.windows import session_window, time_window
 from strandline.spark.query.trigger import plain_trigger
@@ -55,6 +57,52 @@ def test_a_duration_that_makes_no_sense_is_refused_with_its_option(value: object
     with pytest.raises(OptionError, match="lateness=") as refused:
         duration_us(value, "lateness")  # type: ignore[arg-type]
     assert "10 s" in refused.value.todo
+
+
+def test_a_negative_duration_is_called_negative() -> None:
+    for value in ("-1 s", "-1s", -1, dt.timedelta(seconds=-1)):
+        with pytest.raises(OptionError, match="is negative"):
+            duration_us(value, "restart")
+
+
+def feed(**options: Any) -> Any:
+    return sl.testing.stream("id long, at timestamp", key="id", time="at", lateness="1 s", **options)
+
+
+@pytest.mark.parametrize(
+    ("spelling", "make"),
+    [
+        ("cec: interval=5", lambda: cec(interval=5, period=100)),
+        ("cec: period=100", lambda: cec(interval="5 ms", period=100)),
+        ("cec: recover_within=2", lambda: cec(recover_within=2)),
+        ("instant: every=10", lambda: instant(10)),
+        ("partial: every=10", lambda: partial(10)),
+        ("duration=3", lambda: sl.testing.HandClock().advance(3)),
+        ("heartbeat=5", lambda: feed(heartbeat=5)),
+        ("max_ahead=5", lambda: feed(max_ahead=5)),
+        ("wait=3", lambda: sl.stream("nowhere", wait=3)),
+        ("patience=3", lambda: sl.replicas("a", "b", patience=3)),
+    ],
+)
+def test_a_plain_number_is_refused_where_the_clock_measures(spelling: str, make: Callable[[], object]) -> None:
+    with pytest.raises(OptionError, match=f"{spelling} has no unit: it is a time of the clock") as refused:
+        make()
+    name, _, value = spelling.rpartition(" ")[2].partition("=")
+    assert refused.value.todo.startswith(f'write {name}="{value} s"')
+
+
+def test_zero_needs_no_unit() -> None:
+    with pytest.raises(OptionError, match="instant: every=0 is not a duration") as refused:
+        instant(0)
+    assert refused.value.todo == "use more than zero"
+    sl.testing.HandClock().advance(0)
+
+
+def test_a_heartbeat_of_the_test_kit_has_the_limits_of_a_source() -> None:
+    for heartbeat in ("0 s", "999 us"):
+        with pytest.raises(OptionError, match="heartbeat is shorter than a millisecond"):
+            feed(heartbeat=heartbeat)
+    assert feed(heartbeat=dt.timedelta(seconds=1)).clock
 
 
 def test_times_are_shown_as_their_column_has_them() -> None:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final
+from numbers import Real
+from typing import Any, Final
 
 from strandline.errors import OptionError
 
@@ -60,8 +61,8 @@ def checked_balance(failures_per_day: float | None, balance: float | None) -> Ba
     )
 
 
-def _positive(value: float, option: str, example: str) -> float:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+def _positive(value: Any, option: str, example: str) -> float:
+    is_number = isinstance(value, Real) and not isinstance(value, bool)  # numbers of NumPy are some, too
     if not is_number or not _LEAST <= value <= _MOST:
         raise OptionError(
             f"cec: {option}={value!r} is not a number from {_LEAST:g} to {_MOST:g}", todo=f"use for example {example}"

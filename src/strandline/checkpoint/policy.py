@@ -20,7 +20,7 @@ from strandline.checkpoint.slow_policy import SlowWindows, slow_windows
 from strandline.errors import OptionError
 from strandline.log.operator_state.standing import Mode, Standing
 from strandline.operators.operator import Limits
-from strandline.units import Duration, positive_us
+from strandline.units import Duration, positive_clock_us, whole_number
 from strandline.wording import exact_duration
 
 _RELATIVE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*x\s*", re.IGNORECASE)
@@ -250,8 +250,8 @@ def cec(
         raise OptionError(
             "cec: recover_within= sets extent and replay by itself", todo="pass either it or the two, not both"
         )
-    interval_us = None if interval is None else positive_us(interval, "cec: interval")
-    period_us = None if period is None else positive_us(period, "cec: period")
+    interval_us = None if interval is None else positive_clock_us(interval, "cec: interval")
+    period_us = None if period is None else positive_clock_us(period, "cec: period")
     if interval_us is not None and period_us is not None and interval_us > period_us:
         raise OptionError("cec: interval= is longer than period=", todo='write interval="5 ms", period="100 ms"')
     checked, weighed = slow_windows(slow, every, at_most), checked_balance(failures_per_day, balance)
@@ -261,19 +261,20 @@ def cec(
                 "cec: recover_within= and failures_per_day= both set the length of a recovery",
                 todo="pass one of them",
             )
-        target = positive_us(recover_within, "cec: recover_within")
+        target = positive_clock_us(recover_within, "cec: recover_within")
         return Policy("cec", interval_us=interval_us, period_us=period_us, recover_within_us=target, slow=checked)
     if extent is None and replay is None and slow is None and weighed is None:
         extent, replay = "2x", 1_000_000
     absolute, ratio = _extent(extent)
-    if replay is not None and (isinstance(replay, bool) or not isinstance(replay, int) or replay < 0):
+    tuples = whole_number(replay)
+    if replay is not None and (tuples is None or tuples < 0):
         raise OptionError(f"cec: replay={replay!r} is not a number of tuples", todo="use for example replay=500_000")
-    return Policy("cec", absolute, ratio, replay, interval_us, period_us, slow=checked, balance=weighed)
+    return Policy("cec", absolute, ratio, tuples, interval_us, period_us, slow=checked, balance=weighed)
 
 
 def instant(every: Duration) -> Policy:
     """Returns checkpoint roll-backward: the whole state at once, every so often; the baseline for comparing CEC."""
-    return Policy("instant", every_us=positive_us(every, "instant: every"))
+    return Policy("instant", every_us=positive_clock_us(every, "instant: every"))
 
 
 def partial(every: Duration = "10 s") -> Policy:
@@ -282,7 +283,7 @@ def partial(every: Duration = "10 s") -> Policy:
     What was taken in since then is missing in the windows that were open: never more than that, and every gap is on
     record, see `Stream.losses`. For state that forgets its past by itself, such as a model that is learnt on line.
     """
-    return Policy("partial", every_us=positive_us(every, "partial: every"))
+    return Policy("partial", every_us=positive_clock_us(every, "partial: every"))
 
 
 def none() -> Policy:
@@ -295,8 +296,9 @@ def _extent(extent: int | str | None) -> tuple[int | None, float | None]:
         return None, None
     if isinstance(extent, str) and (match := _RELATIVE.fullmatch(extent)) and float(match[1]) >= 1:
         return None, float(match[1])
-    if isinstance(extent, int) and not isinstance(extent, bool) and extent >= 0:
-        return extent, None
+    tuples = whole_number(extent)
+    if tuples is not None and tuples >= 0:
+        return tuples, None
     raise OptionError(
         f"cec: extent={extent!r} is not understood",
         todo='use a number of tuples, or a multiple of the open windows such as "2x" (at least "1x")',

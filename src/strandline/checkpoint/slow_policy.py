@@ -17,7 +17,7 @@ import numpy as np
 from strandline.errors import OptionError
 from strandline.log.operator_state.standing import Standing
 from strandline.operators.operator import SlowLimits
-from strandline.units import Duration, has_unit, positive_us
+from strandline.units import Duration, has_unit, positive_us, whole_number
 from strandline.wording import exact_duration
 
 _AT_MOST = 100_000
@@ -121,8 +121,8 @@ def slow_windows(slow: Duration | None, every: Duration | None, at_most: int | N
             "cec: every= and at_most= need slow=: without it no slow windows are saved",
             todo='write slow="1 min", every="1 min"; for whole checkpoints use sl.instant("10 s")',
         )
-    many = _AT_MOST if at_most is None else at_most
-    if isinstance(many, bool) or not isinstance(many, int) or many < 1:
+    many = _AT_MOST if at_most is None else whole_number(at_most)
+    if many is None or many < 1:
         raise OptionError(
             f"cec: at_most={at_most!r} is not a number of windows", todo="use 1 or more, for example 10_000"
         )

@@ -60,7 +60,13 @@ def run(
         raise OptionError("there is no program here", where=str(program), todo="name a file with a Python program")
     from strandline.spark.query.restart import Restart
 
-    pauses = None if restart == "off" else Restart.of(int(restart) if restart.isdecimal() else restart)
+    pauses = None
+    if restart.lower() != "off":
+        try:
+            pauses = Restart.of(int(restart) if restart.isdecimal() else restart)
+        except OptionError as problem:
+            todo = 'write --restart "10 s", or --restart off to run the program once'
+            raise OptionError(problem.what, todo=todo) from None
     command = [sys.executable, str(program), *(arguments or [])]
     code = supervise(command, program.name, pauses, replicas, lambda line: print(line, file=sys.stderr, flush=True))
     raise typer.Exit(code)
@@ -158,6 +164,14 @@ class SupervisedProgram:
         return ""
 
     def _has_left_processes(self) -> bool:
+        """Returns whether processes of the program outlive it.
+
+        The supervisor inherits them if it is process 1 of a container. Those that have ended are then zombies, which
+        count as members of their group, until the supervisor has waited for them.
+        """
+        with contextlib.suppress(ChildProcessError):  # they are none of its children, or all have been waited for
+            while os.waitpid(-self._process.pid, os.WNOHANG)[0]:
+                pass
         try:
             os.killpg(self._process.pid, 0)
         except ProcessLookupError:

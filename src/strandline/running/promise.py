@@ -42,15 +42,24 @@ class Promise:
     """`undo`: a fork that begins takes the stable state over, instead of copying the parts that it changes."""
 
     @classmethod
-    def of(cls, bound: Duration, failing: Any = "process", stabilizing: Any = None, reconcile: Any = "redo") -> Promise:
+    def of(
+        cls,
+        bound: Duration,
+        failing: Any = "process",
+        stabilizing: Any = None,
+        reconcile: Any = "redo",
+        *,
+        option: str = "bound",
+    ) -> Promise:
         """Returns the promise for a user's options; raises OptionError if they are wrong.
 
-        Without `stabilizing`, that mode is the one of `failing`.
+        Without `stabilizing`, that mode is the one of `failing`. `option` is the name under which the user gave the
+        bound.
         """
         if whole_number(bound) is not None:
             raise OptionError(
-                f"availability: bound={bound!r} has no unit: a bound is a time of the clock, not of the tuples",
-                todo=f'write bound="{bound} s", or whatever unit it is',
+                f"availability: {option}={bound!r} has no unit: a bound is a time of the clock, not of the tuples",
+                todo=f'write {option}="{bound} s", or whatever unit it is',
             )
         stabilizing = failing if stabilizing is None else stabilizing
         for name, mode in (("failing", failing), ("stabilizing", stabilizing)):
@@ -61,7 +70,7 @@ class Promise:
         if reconcile not in get_args(Reconcile):
             raise OptionError(f"availability: reconcile={reconcile!r} is unknown", todo='use "redo" or "undo"')
         try:
-            return cls(positive_us(bound, "availability: bound"), failing, stabilizing, reconcile)
+            return cls(positive_us(bound, f"availability: {option}"), failing, stabilizing, reconcile)
         except OptionError as problem:
             raise OptionError(
                 problem.what, todo='write it like "500 ms" or "3 s", or pass a timedelta; more than zero'
@@ -90,9 +99,9 @@ class Promise:
         """
         if self.bound_us < 2 * interval_s * 1e6:
             interval_us = round(interval_s * 1e6)
-            share = "the bound of" if operators == 1 else f"of {operators} operators in a row each one's share of"
+            share = "the bound" if operators == 1 else f"{operators} operators in a row share the bound, and a share"
             raise OptionError(
-                f"availability: {share} {exact_duration(self.bound_us)} is shorter than two trigger intervals of "
+                f"availability: {share} of {exact_duration(self.bound_us)} is shorter than two trigger intervals of "
                 f"{exact_duration(interval_us)}",
                 where=where,
                 todo=f"use a bound of {exact_duration(2 * operators * interval_us)} or more, or a shorter trigger",

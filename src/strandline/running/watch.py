@@ -231,7 +231,7 @@ class Watch:
         reach, guessed = self.reach(taken), {n: self._guesses_of(n) for n in range(len(self.arrivals))}
         guesses = _overdue(guessed, now_us - bound_us, taken)
         waited = self._waited_for(reach, now_us, bound_us, taken)
-        return tuple(n for n, own in enumerate(reach) if n in waited or guesses.get(n, _BEFORE_ALL) >= own)
+        return tuple(n for n, own in enumerate(reach) if n in waited or (n in guesses and guesses[n] >= own))
 
     def missing_for_fork(self, now_us: int, bound_us: int, taken: int | None) -> tuple[int, ...]:
         """Returns the inputs without guesses for a time at which a tuple of another input has waited for the bound."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -28,13 +28,14 @@ from strandline.log.stream.manifest import Writer
 from strandline.log.stream.reason import AHEAD, KEY, LATE, TIME
 from strandline.log.stream.spec import StreamSpec
 from strandline.schema_text import schema_json
+from strandline.spark.entry.heartbeat import require_heartbeat
 from strandline.spark.entry.set_aside import REASONS, EntryLimits, long_keys
 from strandline.testing.hand_clock import HandClock
 from strandline.testing.memory_storage import MemoryStorage, lost_log
 from strandline.testing.memory_stream import MemoryStream
 from strandline.testing.spark_placement import partition_of, sort_key
 from strandline.times import time_value
-from strandline.units import Duration, duration_us, require_unit
+from strandline.units import Duration, clock_us, duration_us, require_unit
 from strandline.wording import plural
 
 _FIRST_REASON = (TIME, KEY, AHEAD, LATE)
@@ -175,8 +176,8 @@ class Feed(MemoryStream):
 
     def _from_rows(self, rows: Rows) -> pa.Table:
         spec, dicts = self._log.spec, []
-        for row in rows:
-            named = row if isinstance(row, Mapping) else dict(zip(spec.columns, row, strict=True))
+        for number, row in enumerate(rows):
+            named = row if isinstance(row, Mapping) else _named(row, number, spec.columns)
             if unknown := set(named) - set(spec.columns):
                 raise SchemaError(
                     f"a row has the columns {', '.join(sorted(unknown))}, which the stream does not have",
@@ -215,14 +216,30 @@ def stream(
     if spec.time_is_timestamp:
         require_unit(lateness, "lateness")
     moves = clock or HandClock()
-    if heartbeat is not None and (spec.lateness is None or not spec.time_is_timestamp):
-        raise OptionError("heartbeat= needs lateness= and a time column of type timestamp")
+    heartbeat_us = None if heartbeat is None else clock_us(heartbeat, "heartbeat")
+    if heartbeat_us is not None:
+        require_heartbeat(spec, heartbeat_us, "sl.testing.stream")
     return Feed(
         Log.create(MemoryStorage(moves), spec, moves),
         moves,
-        None if max_ahead is None else duration_us(max_ahead, "max_ahead"),
-        None if heartbeat is None else duration_us(heartbeat, "heartbeat"),
+        None if max_ahead is None else clock_us(max_ahead, "max_ahead"),
+        heartbeat_us,
     )
+
+
+def _named(row: Any, number: int, columns: Sequence[str]) -> dict[str, Any]:
+    """Returns a row of values with the names of the columns; raises `SchemaError` if they do not fit."""
+    is_row = isinstance(row, Iterable) and not isinstance(row, str | bytes)
+    values = list(row) if is_row else []
+    if len(values) != len(columns):
+        raise SchemaError(
+            f"row {number} has {plural(len(values), 'value')}, and the stream has {plural(len(columns), 'column')}"
+            if is_row
+            else f"row {number} is {row!r}, and not a row of values",
+            where=f"sl.testing, columns: {', '.join(columns)}",
+            todo=f"give a list of rows with a value for each column, add([({', '.join(columns)}), …]), or dictionaries",
+        )
+    return dict(zip(columns, values, strict=True))
 
 
 def _moment(value: Any, kind: pa.DataType) -> Any:

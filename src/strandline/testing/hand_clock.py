@@ -6,7 +6,7 @@ import datetime as dt
 
 from strandline.clock import ManualClock
 from strandline.times import Time, time_value
-from strandline.units import Duration, duration_us
+from strandline.units import Duration, clock_us
 
 START = "2026-01-01"
 
@@ -36,5 +36,5 @@ class HandClock:
         self._clock.sleep(seconds)
 
     def advance(self, duration: Duration) -> None:
-        """Moves the clock forward, by "1 min" or a `timedelta`."""
-        self._clock.advance(duration_us(duration, "advance") / 1_000_000)
+        """Moves the clock forward, by "1 min" or a `timedelta`; raises `OptionError` for a number without a unit."""
+        self._clock.advance(clock_us(duration, "duration") / 1_000_000)

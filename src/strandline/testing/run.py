@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import shutil
 import tempfile
+import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -59,8 +60,9 @@ class Run(MemoryStream):
         element = Element(operator.definition, operator.policy, on_error, tuples_max)
         self._promise = operator.promise
         self._steps = 0
-        self._folder = tempfile.TemporaryDirectory(prefix="strandline-testing-")
+        self._folder = Path(tempfile.mkdtemp(prefix="strandline-testing-"))
         """Where the state lies between two steps; goes with this object."""
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self.recoveries = 0
         """How often the state of a partition was recovered."""
         inputs = [stream._input_spec for stream in self._streams]
@@ -102,7 +104,7 @@ class Run(MemoryStream):
 
     def crash(self) -> None:
         """Loses everything but the streams: the next step recovers from them."""
-        for path in Path(self._folder.name).iterdir():
+        for path in self._folder.iterdir():
             LIVE.drop(str(path))
             shutil.rmtree(path)
         self._log = Log.open(self._log.storage, self.clock)
@@ -182,7 +184,7 @@ class Run(MemoryStream):
 
     def _run(self, work: Work) -> Worked:
         names = (str(work.partition), f"f{work.partition}")
-        caches = Caches(*(StateCache(Path(self._folder.name) / name) for name in names))
+        caches = Caches(*(StateCache(self._folder / name) for name in names))
         try:
             worked = ticks.run(work, self._element, Logs(self._log, self._inputs), caches, self.clock)
         finally:

@@ -26,7 +26,7 @@ from strandline.spark.read.spark_reading import streamed
 from strandline.spark.read.stream import Stream
 from strandline.spark.session.place import Place
 from strandline.times import Time, time_value
-from strandline.units import Duration, duration_us
+from strandline.units import Duration, clock_us
 from strandline.wording import plural
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class Replicas(ReplicatedInput, OperatorInput):
         """
         known = None if place is None else ReplicaPlace.from_json(place)
         reader = ReplicaReader(self.replica_set(), known)
-        for table in reader.follow(duration_us(every, "every") / 1_000_000):
+        for table in reader.follow(clock_us(every, "every") / 1_000_000):
             assert reader.place is not None
             yield table, reader.place.to_json()
 
@@ -211,6 +211,6 @@ def replicas(*paths: str, storage_options: Mapping[str, Any] | None = None, pati
     for path in paths:
         if not isinstance(path, str):
             raise OptionError(f"{path!r} is not the path of a replica", todo="give the paths of streams, one by one")
-    patience_us = duration_us(patience, "patience")
+    patience_us = clock_us(patience, "patience")
     places = (Place(path, options=dict(storage_options or {})) for path in paths)
     return Replicas(tuple(place.within(answer_s(patience_us)) for place in places), patience_us)

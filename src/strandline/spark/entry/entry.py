@@ -36,7 +36,7 @@ from strandline.spark.session.copies import require_writer
 from strandline.spark.session.place import Place
 from strandline.spark.session.preconditions import has_stopped, require_classic, require_ready, written_already
 from strandline.spark.session.worker_python import require_workers
-from strandline.units import Duration, duration_us, require_unit, retention_of
+from strandline.units import Duration, clock_us, duration_us, require_unit, retention_of
 from strandline.version import VERSION
 
 if TYPE_CHECKING:
@@ -329,7 +329,7 @@ def persist(
     if spec.time_is_timestamp:
         require_unit(lateness, "lateness")
         require_unit(retention, "retention")
-    heartbeat_us = None if heartbeat is None else duration_us(heartbeat, "heartbeat")
+    heartbeat_us = None if heartbeat is None else clock_us(heartbeat, "heartbeat")
     if heartbeat_us is not None:
         require_heartbeat(spec, heartbeat_us, place.url)
     evolution = schema_change.checked_evolution(schema_evolution)
@@ -355,7 +355,7 @@ def _max_ahead(value: Duration | None, spec: StreamSpec) -> int | None:
             f"max_ahead={value!r} needs a time column of type timestamp, and {spec.time!r} holds numbers",
             todo="leave max_ahead out, or use a timestamp column as time",
         )
-    return duration_us(value, "max_ahead")
+    return clock_us(value, "max_ahead")
 
 
 source = _renamed(persist, "source")

@@ -36,7 +36,7 @@ from strandline.spark.query.following_run import FollowingRun
 from strandline.spark.query.listener_events import ListenerEvents
 from strandline.spark.query.pace import Pace
 from strandline.spark.query.query import Query, stop_all
-from strandline.spark.query.restart import BEHIND_A_BOUND, Restart
+from strandline.spark.query.restart import Restart
 from strandline.spark.query.restarting_run import started
 from strandline.spark.query.trigger import AVAILABLE_NOW, interval_s
 from strandline.spark.session.place import Place
@@ -227,7 +227,7 @@ class ProcessingElement:
         # The kernels are compiled while the queries persist the DataFrames.
         kernels = self._kernels(spark, [input_._input_spec for input_ in self._inputs]) if entries else None
         # With a bound, a source that fails later is started again, and its stream is a missing input meanwhile.
-        restart = query.restart if self._promise is None else BEHIND_A_BOUND
+        restart = query.restart if self._promise is None else Restart.behind_a_bound(query.restart)
         sources: list[Query] = []
         try:
             for entry in entries:

@@ -19,7 +19,7 @@ from strandline.spark.operator.processing_element import ProcessingElement, Quer
 from strandline.spark.pipeline.network import Element, Network
 from strandline.spark.pipeline.pipeline_run import PipelineRun
 from strandline.spark.query.query import Query
-from strandline.spark.query.restart import BEHIND_A_BOUND, Restart
+from strandline.spark.query.restart import Restart
 from strandline.spark.query.restarting_run import started
 from strandline.spark.query.trigger import AVAILABLE_NOW, Trigger, interval_s, plain_trigger
 from strandline.spark.session.copies import await_streams
@@ -75,7 +75,7 @@ class Pipeline:
         get three seconds each. The other options are those of `Aggregation.availability`. Raises OptionError for an
         operator that has a bound of its own, or whose policy loses tuples.
         """
-        whole = Promise.of(within, failing, stabilizing, reconcile)
+        whole = Promise.of(within, failing, stabilizing, reconcile, option="within")
         bounded = {}
         for url, stage in self._network.stages.items():
             if stage.operator.promise is not None:
@@ -84,9 +84,19 @@ class Pipeline:
                     where=redacted_url(url),
                     todo="leave out .availability(…) of the operator or of the pipeline",
                 )
-            share_us = whole.bound_us // self._network.longest_path(url)
+            operators = self._network.longest_path(url)
+            share_us = whole.bound_us // operators
+            if not share_us:
+                raise OptionError(
+                    f"availability: within={within!r} is too short for {operators} operators in a row",
+                    where=redacted_url(url),
+                    todo='use a bound of several trigger intervals for each of them, for example "9 s"',
+                )
             options: dict[str, Any] = {"failing": failing, "stabilizing": stabilizing, "reconcile": reconcile}
-            bounded[url] = stage.operator.availability(f"{share_us} us", **options)
+            try:
+                bounded[url] = stage.operator.availability(f"{share_us} us", **options)
+            except OptionError as problem:
+                raise OptionError(problem.what, where=problem.where or redacted_url(url), todo=problem.todo) from None
         return Pipeline(self._network, bounded)
 
     def start(
@@ -135,7 +145,7 @@ class Pipeline:
         def begin(url: str) -> Query:
             element = network.elements[url]
             if isinstance(element, Entry):
-                restart = BEHIND_A_BOUND if url in bridged else options.restart
+                restart = Restart.behind_a_bound(options.restart) if url in bridged else options.restart
                 return started(element._input_place, lambda: element.persist_with(spark, options), restart)
             return prepared[url].start(spark)
 

@@ -1,11 +1,13 @@
 """Messages of programs that an error of ours ends: three lines, with the line of the program that met it.
 
 `sl.session()` sets it up, unless the program has a `sys.excepthook` of its own. STRANDLINE_TRACEBACK=1 leaves
-Python's tracebacks as they are. `strandline run`, if it has started the program, learns of errors that cannot pass.
+Python's tracebacks as they are. `strandline run`, if it has started the program, learns at the end of the program of an
+error that cannot pass, whatever hook the program has.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import traceback
@@ -28,23 +30,39 @@ def install() -> None:
         sys.excepthook = _tell
 
 
+def leave_word_at_exit() -> None:
+    """Lets `strandline run` learn of the error that ends this program, if a restart would not mend it."""
+    atexit.register(_leave_word)
+
+
+def _leave_word() -> None:
+    """Tells the supervisor of the error that Python has passed to `sys.excepthook`.
+
+    Python sets `sys.last_value` before it calls the hook, so the word does not depend on the hook of a program.
+    """
+    problem = getattr(sys, "last_value", None)
+    found = None if problem is None else _ours(problem)
+    if found is not None:
+        supervision.leave_word(found)
+
+
 def _tell(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
     has_traceback = bool(os.environ.get(VARIABLE))
     if isinstance(problem, KeyboardInterrupt) and not has_traceback:
         if not running.any_left():  # else the exit hook says what becomes of them
             print(f"{_place(trace)}{str(problem) or 'interrupted'}", file=sys.stderr)
         return
-    found = problem if isinstance(problem, StrandlineError) else _within(problem)
-    if found is not None:
-        supervision.leave_word(found)
+    found = _ours(problem)
     if found is None or has_traceback:
         sys.__excepthook__(kind, problem, trace)
     else:
         print(f"{_place(trace)}{type(found).__name__}: {found}", file=sys.stderr)
 
 
-def _within(problem: BaseException) -> StrandlineError | None:
-    """Returns our error in one of Spark's; None if there is none."""
+def _ours(problem: BaseException) -> StrandlineError | None:
+    """Returns the error if it is one of ours, or our error in one of Spark's; None for any other."""
+    if isinstance(problem, StrandlineError):
+        return problem
     if not type(problem).__module__.startswith(("pyspark.", "py4j.")):
         return None
     found = failure_in(str(problem), "")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from strandline.errors import OptionError, StrandlineError
-from strandline.units import Duration, positive_us, whole_number
+from strandline.errors import StrandlineError
+from strandline.units import Duration, positive_clock_us
 
 _FIRST_S = 1.0
 _UNKNOWN_MAX = 5
@@ -25,9 +25,12 @@ class Restart:
         """Returns the option of a user; None if it was not given. Raises `OptionError` if it is no duration."""
         if longest is None:
             return None
-        if whole_number(longest) is not None:
-            raise OptionError(f"restart={longest!r} has no unit", todo=f'write restart="{longest} s"')
-        return cls(positive_us(longest, "restart") / 1e6)
+        return cls(positive_clock_us(longest, "restart") / 1e6)
+
+    @classmethod
+    def behind_a_bound(cls, asked: Restart | None) -> Restart:
+        """Returns the pauses of a source behind an operator with a bound: up to those that the user asked for."""
+        return BEHIND_A_BOUND if asked is None else replace(asked, bears_all=True)
 
     def pause_s(self, tries: int) -> float:
         """Returns the pause after so many tries in a row that failed.
@@ -37,11 +40,14 @@ class Restart:
         """
         return min(self.longest_s, _FIRST_S * 2.0 ** min(tries - 1, 30))
 
-    def bears(self, problem: BaseException, tries: int) -> bool:
-        """Returns whether the element starts again after this error, the last of so many in a row."""
+    def bears(self, problem: BaseException, unknown: int) -> bool:
+        """Returns whether the element starts again after this error.
+
+        `unknown` is the number of errors in a row that Strandline does not know, this one included.
+        """
         if self.bears_all:
             return True
-        return problem.may_pass if isinstance(problem, StrandlineError) else tries <= _UNKNOWN_MAX
+        return problem.may_pass if isinstance(problem, StrandlineError) else unknown <= _UNKNOWN_MAX
 
 
 BEHIND_A_BOUND = Restart(60.0, bears_all=True)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from strandline.errors import OptionError, StrandlineWarning
+from strandline.errors import OptionError, StrandlineError, StrandlineWarning
 from strandline.log.storage.redaction import redacted_url
 from strandline.log.stream.log_state import LogState
 from strandline.spark.query.element_run import ElementRun
@@ -45,6 +45,8 @@ class RestartingRun(ElementRun):
         """The failure, for `progress`; empty while the element is at work."""
         self._restarts = self._tries = 0
         """How often it was started again; how many tries have failed in a row, without a commit between."""
+        self._unknown = 0
+        """How many of the last of these tries have failed in a row with errors that Strandline does not know."""
 
     def start(self) -> None:
         """Lets the thread begin that looks after the element."""
@@ -72,7 +74,7 @@ class RestartingRun(ElementRun):
             with self._change:
                 self._change.wait(_LOOK_S)
         if self._query.progress.get("commit") != stood_at:
-            self._tries = 0  # it has published something, so these are other troubles
+            self._tries = self._unknown = 0  # it has published something, so these are other troubles
         problem = self._query.exception()
         with self._change:
             if self._stops:
@@ -84,6 +86,7 @@ class RestartingRun(ElementRun):
         """Pauses and starts the element, until it is at work; returns False if no other try follows."""
         while True:
             self._tries += 1
+            self._unknown = 0 if isinstance(problem, StrandlineError) else self._unknown + 1
             if not self._bears(problem) or not self._pause(problem):
                 return False
             try:
@@ -103,7 +106,7 @@ class RestartingRun(ElementRun):
 
     def _bears(self, problem: Exception) -> bool:
         """Returns whether another try follows; notes the error if it cannot pass."""
-        if not self._stops and not self._restart.bears(problem, self._tries):
+        if not self._stops and not self._restart.bears(problem, self._unknown):
             self._failure = problem
         return not self._stops and self._failure is None
 

@@ -15,6 +15,7 @@ from strandline.log.operator_state.loss_record import loss_table
 from strandline.log.operator_state.origin_logs import opened_origins
 from strandline.log.reading.bounds import Bound, Bounds, log_time
 from strandline.log.reading.moment import Moment
+from strandline.log.storage.redaction import redacted_url
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec
 from strandline.log.upkeep import compaction, consumer_registry, retention
@@ -33,7 +34,7 @@ from strandline.spark.session.place import Place
 from strandline.spark.session.preconditions import require_classic
 from strandline.spark.session.time_zone import current_zone, session_zone
 from strandline.times import Time
-from strandline.units import Duration, duration_us
+from strandline.units import Duration, clock_us
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -281,7 +282,7 @@ class Stream(ArrowReading, OperatorInput):
 
     def collect(self, *, grace: Duration = GRACE) -> list[str]:
         """Deletes files that nothing refers to, announced `grace` earlier; safe while writers and readers run."""
-        return retention.collect(self._fresh(), grace_us=duration_us(grace, "grace"))
+        return retention.collect(self._fresh(), grace_us=clock_us(grace, "grace"))
 
     def register_consumer(self, name: str, needs: Mapping[int, int] | Sequence[int] | None = None) -> None:
         """Keeps the tuples from `needs` on (by default: everything there is) until the consumer moves on or goes."""
@@ -293,8 +294,15 @@ class Stream(ArrowReading, OperatorInput):
         consumer_registry.register(log, name, needs)
 
     def unregister_consumer(self, name: str) -> None:
-        """Removes a registration, so that its tuples may be truncated."""
-        consumer_registry.unregister(self._log, name)
+        """Removes a registration, so that its tuples may be truncated; raises `OptionError` for an unknown name."""
+        known = [registered.name for registered in self._fresh().state.consumers]
+        consumer_registry.unregister(self._log, name)  # in any case, as it also removes what a crash has left
+        if name not in known:
+            raise OptionError(
+                f"there is no consumer {name!r}",
+                where=redacted_url(self._log.storage.url),
+                todo=f"choose one of {', '.join(known)}" if known else "nothing to do: no consumer is registered",
+            )
 
     def _fresh(self) -> Log:
         self._log.refresh()
@@ -303,7 +311,7 @@ class Stream(ArrowReading, OperatorInput):
 
 def stream(path: str, *, storage_options: Mapping[str, Any] | None = None, wait: Duration | None = None) -> Stream:
     """Opens the stream at `path`; with `wait="10 s"`, waits that long for a writer to create it."""
-    return once_there(lambda: Stream(path, storage_options), 0 if wait is None else duration_us(wait, "wait"))
+    return once_there(lambda: Stream(path, storage_options), 0 if wait is None else clock_us(wait, "wait"))
 
 
 def once_there(open_: Callable[[], T], patience_us: int, clock: Clock = SYSTEM_CLOCK) -> T:
