@@ -163,6 +163,12 @@ class PipelineRun:
     def __getitem__(self, path: str) -> Query:
         """Returns the query of the element that writes the stream at this path."""
         url = self._network.written_for(Place(str(path)).url)
+        if url in self._network.finished:
+            raise OptionError(
+                "this source has no query: its stream is finished, and the pipeline only reads it",
+                where=redacted_url(url),
+                todo=f"read the stream: sl.stream({redacted_url(url)!r})",
+            )
         if url not in self._network.elements:
             raise OptionError(
                 "no element of this pipeline writes a stream at this path",
