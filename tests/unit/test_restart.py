@@ -257,9 +257,9 @@ def test_an_error_of_spark_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) ->
 
 
 _PROXY = (
-    "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] An error "
-    "occurred in the user provided function in foreach batch sink. Reason: An exception was raised by the Python Proxy. "
-    'Return Message: Traceback (most recent call last):\n  File "/p/py4j/clientserver.py", line 644, in _call_proxy\n'
+    "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] An "
+    "error occurred in the user provided function in foreach batch sink. Reason: An exception was raised by the Python "
+    'Proxy. Return Message: Traceback (most recent call last):\n  File "/p/py4j/clientserver.py", line 644, in _call\n'
     "    return_value = getattr(self.pool[obj_id], method)(*params)\n                   ^^^^^^^^^^^^^^^^^^^^^^\n"
 )
 _FROM_A_WORKER = (
@@ -270,8 +270,8 @@ _FROM_A_WORKER = (
     "=== Streaming Query ===\nIdentifier: [id = 1]"
 )
 _OF_A_DATA_SOURCE = (
-    "[STREAM_FAILED] Query [id = 1] terminated with exception: [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when "
-    'Python streaming data source perform latestOffset: Traceback (most recent call last):\n  File "/p/x.py", line 3\n'
+    "[STREAM_FAILED] Query [id = 1] terminated with exception: [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed "
+    'when Python streaming data source perform latestOffset: Traceback (most recent call last):\n  File "/p/x.py"\n'
     "OSError: api of the shop is down\n SQLSTATE: 38000"
 )
 _PYTHON_IN_A_JVM_CAUSE = (
@@ -285,7 +285,7 @@ _JVM_CAUSE_IN_PYTHON = (
 
 
 @pytest.mark.parametrize(
-    "text, cause",
+    ("text", "cause"),
     [
         (_FROM_A_WORKER, "RuntimeError: kafka of b is gone"),
         (_OF_A_DATA_SOURCE, "OSError: api of the shop is down"),
