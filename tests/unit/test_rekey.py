@@ -140,7 +140,8 @@ def test_tools_know_the_operator_from_its_stream(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("call", "kind", "what"),
     [
-        (lambda north, _: north.rekey("colour"), sl.SchemaError, "no column 'colour'"),
+        (lambda north, _: north.rekey("colour"), sl.SchemaError, r"(?s)no column 'colour'.*name one of these columns"),
+        (lambda north, _: north.rekey(["room", "room"]), sl.OptionError, "names 'room' twice"),
         (lambda north, _: north.rekey([]), sl.OptionError, "key"),
         (lambda north, _: north.rekey("sensor", partitions=0), sl.OptionError, "partitions"),
         (lambda north, south: sl.union(north, south).rekey("sensor"), sl.OptionError, "of a union"),

@@ -15,6 +15,7 @@ import pytest
 import strandline as sl
 from strandline.errors import InputError, OptionError, SchemaError
 from strandline.inputs.stream_definition import definition_of, words_of
+from strandline.log.operator_state.operator_words import differences
 from strandline.log.reading.summary import summary
 from strandline.log.stream.block import Block
 from strandline.log.stream.log import Log
@@ -239,6 +240,14 @@ def test_columns_that_an_input_gets_later_are_not_taken_over() -> None:
     assert later.continuing(before.to_json()) == before
     assert later.continuing(None) == later
     assert before.continuing(later.to_json()) == before  # which is another operator than that of the stream
+
+
+def test_another_output_is_told_by_columns_and_types() -> None:
+    mine, wanted = (
+        feed().select(*names)._operator().definition.to_json() for names in (("id", "at"), ("id", "at", "price"))
+    )
+    (told,) = (text for text in differences(mine, wanted, is_timestamp=True) if "output" in text)
+    assert told == "its output is id long, at timestamp, this program says id long, at timestamp, price double"
 
 
 def test_the_tools_say_that_nothing_is_open() -> None:

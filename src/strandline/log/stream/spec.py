@@ -324,7 +324,7 @@ class StreamSpec:
         raise SchemaError(
             f"there is no column {column!r}",
             where=f"columns: {', '.join(self.columns)}",
-            todo="name a column of the DataFrame",
+            todo="name one of these columns",
         )
 
     def _check(self) -> None:
@@ -352,6 +352,20 @@ class StreamSpec:
             raise OptionError(
                 f"partitions={self.partitions!r} is out of range", todo=f"use 1 to {PARTITIONS_MAX} partitions"
             )
+
+
+def key_names(key: str | Sequence[str]) -> tuple[str, ...]:
+    """Returns the names of key columns as a program gives them, one or several; raises `OptionError` for a repetition.
+
+    >>> key_names("k"), key_names(["a", "b"])
+    (('k',), ('a', 'b'))
+    """
+    names = (key,) if isinstance(key, str) else tuple(key)
+    if repeated := [name for n, name in enumerate(names) if name in names[:n]]:
+        raise OptionError(
+            f"the key names {repeated[0]!r} twice", where=f"key: {', '.join(names)}", todo="name each key column once"
+        )
+    return names
 
 
 def checked_id(found: object, where: str) -> str:

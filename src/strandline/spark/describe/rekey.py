@@ -14,7 +14,7 @@ from strandline.errors import OptionError
 from strandline.inputs.serialisable import require_time
 from strandline.inputs.stream_definition import output_spec, stored_expressions
 from strandline.log.stream.column_types import fields_of, type_name
-from strandline.log.stream.spec import StreamSpec
+from strandline.log.stream.spec import StreamSpec, key_names
 from strandline.operators.expressions.shape import AS_IS, Shape
 from strandline.operators.stateless.rekey_definition import RekeyDefinition
 from strandline.spark.describe.stateless import Stateless
@@ -64,7 +64,7 @@ def rekey_operator(
     partitions = options.get("partitions", spec.partitions)
     schema = {f["name"]: f["type"] for f in fields_of(spec.schema)}
     made = shape.columns_over(schema, spec.arrow)
-    keys = (key,) if isinstance(key, str) else tuple(key)
+    keys = key_names(key)
     definition = RekeyDefinition(
         output=tuple(made.items()),
         key=tuple((name, type_name(made.get(name, "nothing"))) for name in keys),

@@ -19,7 +19,7 @@ from strandline.spark.query.error_in_text import in_short
 from strandline.spark.query.query import Query
 from strandline.spark.query.waiting import wait_for
 from strandline.spark.session.copies import await_streams
-from strandline.spark.session.place import Place
+from strandline.spark.session.place import Place, path_text
 from strandline.supervision import this_copy
 from strandline.units import Duration, seconds
 from strandline.user_warning import warn
@@ -162,7 +162,7 @@ class PipelineRun:
 
     def __getitem__(self, path: str) -> Query:
         """Returns the query of the element that writes the stream at this path."""
-        url = self._network.written_for(Place(str(path)).url)
+        url = self._network.written_for(Place(path_text(path)).url)
         if url in self._network.finished:
             raise OptionError(
                 "this source has no query: its stream is finished, and the pipeline only reads it",
