@@ -232,8 +232,10 @@ class PipelineRun:
     def finish(self) -> None:
         """Ends the pipeline: finishes the streams of its sources, lets each operator take that in, then stops it.
 
-        All windows of time close, and all results are final. Raises, and finishes nothing, if an element has failed
-        or is not at work, or if the pipeline reads a stream that others write and have not finished.
+        Each source ends after the batch under way: what it has not read yet is left out. `process_all_available`
+        before this waits for that. All windows of time close, and all results are final. Raises, and finishes nothing,
+        if an element has failed or is not at work, or if the pipeline reads a stream that others write and have not
+        finished.
         """
         self._raise_failure()
         for url in self._network.elements:
