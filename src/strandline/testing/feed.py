@@ -25,8 +25,8 @@ from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
 from strandline.log.stream.reason import AHEAD, KEY, LATE, TIME
-from strandline.log.stream.spec import StreamSpec, key_names
-from strandline.schema_text import schema_json
+from strandline.log.stream.spec import StreamSpec
+from strandline.schema_text import key_names, schema_json
 from strandline.spark.entry.set_aside import REASONS, EntryLimits, long_keys
 from strandline.testing.hand_clock import HandClock
 from strandline.testing.memory_storage import MemoryStorage, lost_log

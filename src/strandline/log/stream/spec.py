@@ -354,20 +354,6 @@ class StreamSpec:
             )
 
 
-def key_names(key: str | Sequence[str]) -> tuple[str, ...]:
-    """Returns the names of key columns as a program gives them, one or several; raises `OptionError` for a repetition.
-
-    >>> key_names("k"), key_names(["a", "b"])
-    (('k',), ('a', 'b'))
-    """
-    names = (key,) if isinstance(key, str) else tuple(key)
-    if repeated := [name for n, name in enumerate(names) if name in names[:n]]:
-        raise OptionError(
-            f"the key names {repeated[0]!r} twice", where=f"key: {', '.join(names)}", todo="name each key column once"
-        )
-    return names
-
-
 def checked_id(found: object, where: str) -> str:
     """Returns the id of a stream; raises unless it is one plain name, because the state of operators lies under it."""
     if not isinstance(found, str) or not is_plain_name(found):

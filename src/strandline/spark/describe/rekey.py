@@ -14,9 +14,10 @@ from strandline.errors import OptionError
 from strandline.inputs.serialisable import require_time
 from strandline.inputs.stream_definition import output_spec, stored_expressions
 from strandline.log.stream.column_types import fields_of, type_name
-from strandline.log.stream.spec import StreamSpec, key_names
+from strandline.log.stream.spec import StreamSpec
 from strandline.operators.expressions.shape import AS_IS, Shape
 from strandline.operators.stateless.rekey_definition import RekeyDefinition
+from strandline.schema_text import key_names
 from strandline.spark.describe.stateless import Stateless
 from strandline.spark.operator.partition_input import partitions_of
 from strandline.spark.operator.processing_element import ReplicatedInput, Upstream

@@ -15,7 +15,8 @@ from strandline.errors import InputError, OptionError, SchemaError, StreamNotFou
 from strandline.log.storage.storage import Durability
 from strandline.log.stream import schema_change
 from strandline.log.stream.log_errors import finished
-from strandline.log.stream.spec import StreamSpec, key_names
+from strandline.log.stream.spec import StreamSpec
+from strandline.schema_text import key_names
 from strandline.spark.describe.operator_input import OperatorInput
 from strandline.spark.describe.reprs import entry_html, entry_text
 from strandline.spark.entry.batch_writer import BatchWriter, written_by_spark
