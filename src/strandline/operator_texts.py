@@ -69,27 +69,37 @@ def call_text(operator: Mapping[str, Any]) -> str:
     return f"{operator['class']}({', '.join(f'{name}={value!r}' for name, value in operator['arguments'].items())})"
 
 
-def shape_text(shape: Sequence[Mapping[str, Any]]) -> str:
+def shape_text(shape: Sequence[Mapping[str, Any]], *, columns_max: int | None = None) -> str:
     """Returns the text of a shape: the work on tuples before the operator takes them in.
+
+    With `columns_max`, a selection of more columns names the first of them and counts the others.
 
     >>> shape_text([{"where": "(price > 0)"}, {"select": {"id": "id", "total": "(a * b)"}}])
     'where (price > 0), select id, total=(a * b)'
+    >>> shape_text([{"select": {"id": "id", "a": "a", "b": "b", "c": "c"}}], columns_max=2)
+    'select id, a and 2 more'
     """
     return ", ".join(
-        f"where {step['where']}"
-        if "where" in step
-        else f"select {', '.join(n if n == text else f'{n}={text}' for n, text in step['select'].items())}"
+        f"where {step['where']}" if "where" in step else f"select {_selected(step['select'], columns_max)}"
         for step in shape
     )
 
 
-def shapes_text(shapes: Sequence[Sequence[Mapping[str, Any]]]) -> str:
+def _selected(columns: Mapping[str, str], columns_max: int | None) -> str:
+    texts = [name if name == text else f"{name}={text}" for name, text in columns.items()]
+    if columns_max is None or len(texts) <= columns_max:
+        return ", ".join(texts)
+    return f"{', '.join(texts[:columns_max])} and {len(texts) - columns_max} more"
+
+
+def shapes_text(shapes: Sequence[Sequence[Mapping[str, Any]]], *, columns_max: int | None = None) -> str:
     """Returns the text of the shapes of several inputs, by the numbers of the inputs.
 
     >>> shapes_text([[], [{"where": "(price > 0)"}]])
     'where (price > 0) in input 2'
     """
-    return "; ".join(f"{shape_text(shape)} in input {n}" for n, shape in enumerate(shapes, 1) if shape)
+    texts = [shape_text(shape, columns_max=columns_max) for shape in shapes]
+    return "; ".join(f"{text} in input {n}" for n, text in enumerate(texts, 1) if text)
 
 
 def aggregate_texts(aggregates: Mapping[str, Any]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -69,6 +69,20 @@ def columns_of(text: str, option: str, todo: str = _SCHEMA_TODO) -> tuple[tuple[
         found.append((match[1].strip("`"), kind))
         at = match.end()
     return tuple(found)
+
+
+def key_names(key: str | Sequence[str]) -> tuple[str, ...]:
+    """Returns the names of key columns as a program gives them, one or several; raises `OptionError` for a repetition.
+
+    >>> key_names("k"), key_names(["a", "b"])
+    (('k',), ('a', 'b'))
+    """
+    names = (key,) if isinstance(key, str) else tuple(key)
+    if repeated := [name for n, name in enumerate(names) if name in names[:n]]:
+        raise OptionError(
+            f"the key names {repeated[0]!r} twice", where=f"key: {', '.join(names)}", todo="name each key column once"
+        )
+    return names
 
 
 def _kind(text: str) -> str:

@@ -50,7 +50,7 @@ def test_a_filter_behind_a_source_goes_on_where_it_stood(spark: SparkSession, tm
     assert sum(stream.offsets().values()) == len(expected) == sum(before.values()) + 100
     assert [(p["open_windows"], p["extent"], p["replay"]) for p in stream.recovery()] == [(0, 0, 0)] * 2
     assert stream.open_windows().num_rows == stream.open_windows(now=True).num_rows == 0
-    assert "stateless: id, at, v, twice" in str(stream.describe())
+    assert "where (v > 500), select id, at, v, twice=(v * 2)" in str(stream.describe())
     assert verify(Log.open(open_storage(path))).problems == ()
     other = items.where(pc.field("v") > 600).select(*COLUMNS, twice=pc.field("v") * 2)
     with pytest.raises(StreamMismatchError, match=r"where \(v > 500\)"):

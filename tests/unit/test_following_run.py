@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from strandline.errors import StorageError, StrandlineError
+from strandline.log.storage.redaction import redacted_url
 from strandline.spark.operator.housekeeping import Housekeeping
 from strandline.spark.query import pace
 from strandline.spark.query.following_run import FollowingRun, Silence
@@ -503,6 +504,15 @@ def test_a_batch_that_takes_longer_than_the_patience_is_cancelled_and_is_no_fail
     assert setting.job.is_cancelled
     assert setting.run.wait(patience(5))
     assert setting.run.life.state is LifeState.FINISHED
+
+
+def test_the_report_names_its_sources_by_their_paths(make: Any) -> None:
+    setting = make(sources=2)
+    setting.sources[1].urls = ("s3://user:secret@store/b",)
+    assert setting.run.report["sources"] == [
+        {"path": "memory://source", "batch": 7},
+        {"path": redacted_url("s3://user:secret@store/b"), "batch": 7},
+    ]
 
 
 @pytest.mark.parametrize("has_ended", [False, True])

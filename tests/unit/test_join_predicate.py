@@ -102,6 +102,9 @@ def test_functions_with_statements_and_helpers_are_compiled_with_them() -> None:
         (lambda left, right: left.tags == 1, "which a condition cannot compute with"),
         (lambda left, right: left.n.nonsense == right.n, "does not compile"),
         (lambda left, right: left == right, "used as a whole"),
+        (lambda left, right: left.amount - right.most, "it returns a float, not true or false"),
+        (lambda left, right: None, "it returns none, not true or false"),
+        (lambda left, right: (left.n, right.n), "not true or false"),
         (lambda left: True, "does not have two parameters"),
         ("left.n > 1", "is not a function"),
     ],
@@ -112,6 +115,12 @@ def test_what_cannot_be_computed_is_refused_at_once(function: Any, says: str) ->
         Predicate.of(function).check(LEFT, RIGHT)
     assert refused.value.todo
     assert "\n" not in refused.value.what
+
+
+def test_whole_numbers_and_none_count_as_they_do_in_python() -> None:
+    left, right = {"n": [1, 2, 3]}, {"most": [0.0, 0.0, 0.0]}
+    assert holds(lambda left, right: left.n & 1, left, right) == [1, 0, 1]
+    assert holds(lambda left, right: left.n > 1 or None, left, right) == [0, 1, 1]
 
 
 def test_a_pair_for_which_it_raises_is_false_and_told_and_the_others_are_judged() -> None:

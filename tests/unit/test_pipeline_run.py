@@ -154,6 +154,11 @@ def test_a_finished_source_is_only_read(tmp_path: Path) -> None:
     left = network.without({one._input_place.url})
     assert names(left.elements) == ["ten"]
     assert names(left.others) == ["done"]
+    run = PipelineRun(left, lambda _: Query(OneTry(0)), frozenset())
+    with pytest.raises(OptionError, match=r"stream is finished[^§]*pipeline-run/done"):
+        run[one._input_place.url]
+    with pytest.raises(OptionError, match=r"no element of this pipeline[^§]*ten"):
+        run["elsewhere"]
 
 
 @pytest.mark.parametrize("inner", ["x/y", "x/blocks/p00000"])

@@ -133,6 +133,8 @@ def test_a_query_with_a_bound_says_what_is_missing_and_no_number_of_a_batch_that
     assert "UP_FAILURE without south, west" in Checked(query._repr_html_()).texts
     query._run.report = {"batch": 4, "state": "STABLE", "missing": [], "open_windows": 1}
     assert repr(query) == "Query(s3://***@bucket/<b>x</b>, active, batch 4, 1 open window)"
+    query._run.report = {"batch": 4, "open_windows": 0}  # as of every operator without windows
+    assert repr(query) == "Query(s3://***@bucket/<b>x</b>, active, batch 4)"
 
 
 def test_builders_and_streams_show_what_they_are(tmp_path):

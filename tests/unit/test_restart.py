@@ -269,6 +269,51 @@ def test_an_error_of_spark_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) ->
     assert in_short(KeyError("k")) == "KeyError: 'k' (Spark's log: /logs/spark.log)"
 
 
+_PROXY = (
+    "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] An "
+    "error occurred in the user provided function in foreach batch sink. Reason: An exception was raised by the Python "
+    'Proxy. Return Message: Traceback (most recent call last):\n  File "/p/py4j/clientserver.py", line 644, in _call\n'
+    "    return_value = getattr(self.pool[obj_id], method)(*params)\n                   ^^^^^^^^^^^^^^^^^^^^^^\n"
+)
+_FROM_A_WORKER = (
+    f"{_PROXY}pyspark.errors.exceptions.captured.PythonException: An exception was thrown from the Python worker:\n"
+    'Traceback (most recent call last):\n  File "/p/program.py", line 6, in f\n'
+    '    raise RuntimeError("kafka of b is gone")\n'
+    "RuntimeError: kafka of b is gone\nsecond line\n SQLSTATE: 39000 SQLSTATE: XXKST\n"
+    "=== Streaming Query ===\nIdentifier: [id = 1]"
+)
+_OF_A_DATA_SOURCE = (
+    "[STREAM_FAILED] Query [id = 1] terminated with exception: [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed "
+    'when Python streaming data source perform latestOffset: Traceback (most recent call last):\n  File "/p/x.py"\n'
+    "OSError: api of the shop is down\n SQLSTATE: 38000"
+)
+_PYTHON_IN_A_JVM_CAUSE = (
+    "[STREAM_FAILED] Query failed\nCaused by: org.apache.spark.api.python.PythonException: Traceback (most recent call "
+    'last):\n  File "/p/x.py", line 3\nOSError: disk of x\n\n\tat org.apache.spark.Some.thing(Some.scala:1)'
+)
+_JVM_CAUSE_IN_PYTHON = (
+    f"{_PROXY}py4j.protocol.Py4JJavaError: An error occurred while calling o12.parquet.\n: org.apache.spark."
+    "SparkException: Job aborted\n\tat org.apache.A\nCaused by: java.io.IOException: no route\n\tat java.B"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (_FROM_A_WORKER, "RuntimeError: kafka of b is gone"),
+        (_OF_A_DATA_SOURCE, "OSError: api of the shop is down"),
+        (_PYTHON_IN_A_JVM_CAUSE, "OSError: disk of x"),
+        (_JVM_CAUSE_IN_PYTHON, "java.io.IOException: no route"),
+    ],
+    ids=["worker", "data source", "Python in the JVM", "JVM in Python"],
+)
+def test_the_line_of_an_error_of_spark_is_its_innermost_cause(
+    text: str, cause: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_log, "_current", None)
+    assert in_short(RuntimeError(text)) == cause
+
+
 @pytest.mark.filterwarnings("ignore::strandline.errors.StrandlineWarning")
 def test_a_spark_that_does_not_answer_in_time_may_answer_later(element: Element) -> None:
     slow = failure_in("Python worker failed to connect back.", "streams/a")

@@ -81,3 +81,42 @@ def test_a_stage_shows_its_operator_and_its_output(tmp_path: Path) -> None:
     assert repr(stage).endswith("minute")
     assert "Aggregation" in stage._repr_html_()
     assert "minute" in stage._repr_html_()
+
+
+@pytest.mark.parametrize("path", [None, 7, b"streams/minute"])
+def test_what_is_no_path_is_refused_where_it_is_written(path: Any) -> None:
+    operator = feed().window(sl.time_window("1 min")).aggregate(n=sl.count_all())
+    for call in (operator.into, feed().where(pc.field("price") > 1.0).into, sl.stream):
+        with pytest.raises(OptionError, match=r"is not the path of a stream"):
+            call(path)
+
+
+def test_a_path_may_be_a_path_of_pathlib(tmp_path: Path) -> None:
+    operator = feed().window(sl.time_window("1 min")).aggregate(n=sl.count_all())
+    assert operator.into(tmp_path / "minute")._input_place.url == str(tmp_path / "minute")
+
+
+def test_a_key_column_is_named_once() -> None:
+    with pytest.raises(OptionError, match="names 'id' twice"):
+        feed(key=["id", "id"])
+
+
+@pytest.mark.parametrize("method", ["where", "select", "window", "join", "rekey", "apply"])
+def test_an_operator_without_an_output_says_that_it_needs_one(method: str) -> None:
+    operator = feed().window(sl.time_window("1 min")).aggregate(n=sl.count_all())
+    with pytest.raises(OptionError, match=rf"{method}\(…\) of an operator without an output[^§]*\.into\(path\)"):
+        getattr(operator, method)("n")
+
+
+@pytest.mark.parametrize("method", ["availability", "checkpoint", "into"])
+def test_a_stage_says_what_belongs_before_its_output(tmp_path: Path, method: str) -> None:
+    with pytest.raises(OptionError, match=rf"{method}\(…\) of an operator that has an output[^§]*before"):
+        getattr(minute(tmp_path), method)("3 s")
+
+
+@pytest.mark.parametrize("make", [lambda: feed().where(pc.field("price") > 1.0), lambda: minute(Path("x")).operator])
+def test_options_of_a_start_are_refused_by_into(tmp_path: Path, make: Any) -> None:
+    with pytest.raises(OptionError, match=r"into\(…\) takes no trigger=[^§]*start\("):
+        make().into(str(tmp_path / "out"), trigger="1 s")
+    with pytest.raises(TypeError, match="speed"):
+        make().into(str(tmp_path / "out"), speed=1)

@@ -15,6 +15,7 @@ import pytest
 import strandline as sl
 from strandline.errors import InputError, OptionError, SchemaError
 from strandline.inputs.stream_definition import definition_of, words_of
+from strandline.log.operator_state.operator_words import differences
 from strandline.log.reading.summary import summary
 from strandline.log.stream.block import Block
 from strandline.log.stream.log import Log
@@ -241,6 +242,14 @@ def test_columns_that_an_input_gets_later_are_not_taken_over() -> None:
     assert before.continuing(later.to_json()) == before  # which is another operator than that of the stream
 
 
+def test_another_output_is_told_by_columns_and_types() -> None:
+    mine, wanted = (
+        feed().select(*names)._operator().definition.to_json() for names in (("id", "at"), ("id", "at", "price"))
+    )
+    (told,) = (text for text in differences(mine, wanted, is_timestamp=True) if "output" in text)
+    assert told == "its output is id long, at timestamp, this program says id long, at timestamp, price double"
+
+
 def test_the_tools_say_that_nothing_is_open() -> None:
     items = feed()
     run = sl.testing.run(items.where(pc.field("price") > 1.0))
@@ -253,8 +262,27 @@ def test_the_tools_say_that_nothing_is_open() -> None:
     assert (audit.open_windows, audit.problems) == (0, ())
     told = summary(log, words_of=words_of).operator
     assert told is not None
-    assert (told.windows, told.shape, told.open_windows) == ("stateless: id, at, price", "where (price > 1.0)", 0)
+    assert (told.windows, told.shape, told.open_windows) == ("where (price > 1.0)", "where (price > 1.0)", 0)
     assert (told.partitions[0]["extent"], told.partitions[0]["replay"]) == (0, 0)
+
+
+def test_pictures_show_the_work_and_few_of_many_columns() -> None:
+    one, two = feed(), feed()
+    high = one.where(pc.field("price") > 1.0)
+    wide = feed(", ".join(["id long, at timestamp", *(f"c{n} double" for n in range(78))]))
+    united = sl.testing.run(sl.union(high, two))
+    cases = [
+        (high._operator(), "where (price > 1.0)"),
+        (sl.union(one, two)._operator(), "union of 2 inputs"),
+        (sl.union(high, two)._operator(), "union of 2 inputs: where (price > 1.0) in input 1"),
+        (high.rekey("at"), "rekey by at: where (price > 1.0)"),
+        (wide.select("id", "at", *(f"c{n}" for n in range(78)))._operator(), "c4, c5 and 72 more"),
+    ]
+    for operator, text in cases:
+        assert text in operator.definition.text(is_timestamp=True)
+        assert repr(operator).count(text) == 1
+    assert words_of(united.input_log.spec).text == "union of 2 inputs: where (price > 1.0) in input 1"
+    assert len(repr(cases[-1][0])) < 300
 
 
 def test_since_leaves_out_what_came_before() -> None:
@@ -276,5 +304,5 @@ def test_a_definition_travels_and_comes_back_from_its_json() -> None:
     assert pickle.loads(pickle.dumps(union)) == union
     assert hash(union) == hash(pickle.loads(pickle.dumps(union)))
     assert "Stateless(" in repr(sl.union(one, two)._operator())
-    assert re.search("<td.*stateless", sl.union(one, two)._operator()._repr_html_())
+    assert re.search("<td.*union of 2 inputs", sl.union(one, two)._operator()._repr_html_())
     assert isinstance(union.output_schema, pa.Schema)

@@ -14,7 +14,7 @@ from strandline.errors import OptionError
 from strandline.log.storage.storage_url import open_storage
 from strandline.log.stream.log import Log
 from strandline.spark.session import worker_python
-from strandline.spark.session.preconditions import require_classic, require_running
+from strandline.spark.session.preconditions import require_classic, require_ready, require_running
 from tests.support.items import item_spec
 from tests.support.plain_context import jvm_context
 
@@ -119,3 +119,19 @@ def test_a_session_that_was_stopped_is_refused_before_anything_is_created():
         with pytest.raises(OptionError, match=r"(?s)was stopped.*streams/paid.*sl.session"):
             require_running(SimpleNamespace(sparkContext=SimpleNamespace(_jsc=stopped)), "streams/paid")
     require_running(SimpleNamespace(sparkContext=SimpleNamespace(_jsc=jvm_context())), "streams/paid")
+
+
+@pytest.mark.parametrize("wrong", [None, "local[2]"])
+def test_what_is_no_session_is_refused_with_what_to_pass(tmp_path, wrong):
+    Log.create(open_storage(str(tmp_path / "there")), item_spec())
+    counted = sl.stream(str(tmp_path / "there")).window(sl.count_window(2)).aggregate(n=sl.count_all())
+    stage = counted.into(str(tmp_path / "s"))
+    for start in (lambda: counted.start(wrong, str(tmp_path / "s")), lambda: sl.pipeline(stage).start(wrong)):
+        with pytest.raises(OptionError, match=r"(?s)needs a Spark session.*sl\.session\(\)"):
+            start()
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_pipeline_of_which_all_is_finished_may_start():
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(_jsc=jvm_context()), streams=SimpleNamespace(active=[]))
+    require_ready(spark, [], None)

@@ -89,7 +89,7 @@ class _Shown:
         elif self.rate is not None:
             found.append(rate(self.rate))
         if (o := s.operator) is not None:
-            found.append(plural(o.open_windows, "open window"))
+            found += [plural(o.open_windows, "open window")] if o.open_windows else []
             found += [f"{o.waiting:,} waiting"] if o.waiting else []
         return found
 
@@ -117,7 +117,7 @@ def _json(shown: _Shown) -> dict[str, Any]:
 
 
 def _tree(all_shown: list[_Shown]) -> RenderableType:
-    """Returns each stream once, below the last of those that it is made of."""
+    """Returns each stream once, below the input that is furthest down; of several such inputs, below the first."""
     from rich.tree import Tree
 
     if not all_shown:
@@ -138,7 +138,7 @@ def _tree(all_shown: list[_Shown]) -> RenderableType:
 
 
 def _label(shown: _Shown, last: StreamNode | None, known: dict[str, StreamNode]) -> Text:
-    """Returns a stream's name with the lines below it; `last` is the stream that it stands below in the tree."""
+    """Returns a stream's name with the lines below it; `last` is the input that it is below in the tree."""
     node, style = shown.node, _STYLES.get(shown.node.kind, "")
     replicas = [known[read.url].name for read in node.reads if read.is_replica]
     others = [r.url for r in node.reads if not r.is_replica and not r.is_circle and r.url != (last and last.url)]

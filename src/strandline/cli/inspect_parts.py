@@ -134,7 +134,7 @@ def operator(s: Summary, o: OperatorSummary, shown: int) -> RenderableType:
     predicted = f"{o.predicted_recovery_s:.2f} s predicted, {o.predicted_cold_recovery_s:.2f} s in a new process"
     facts: dict[str, RenderableType | None] = {
         "windows" if o.window else "operator": Text(o.windows),
-        "tuples": Text(o.shape) if o.shape else None,
+        "tuples": Text(o.shape) if o.shape and o.shape not in o.windows else None,
         "aggregates": Text(", ".join(f"{n}={what}" for n, what in o.aggregates.items())) if o.aggregates else None,
         "inputs" if o.inputs else "input": _inputs(s, o),
         "since": Text(o.since) if o.since != "earliest" else None,

@@ -37,8 +37,9 @@ def stated_operator(spec: StreamSpec, times: Sequence[tuple[str, str]] = ()) -> 
 
 def words_of(spec: StreamSpec) -> OperatorWords:
     """Returns the texts that the operator of a stream gives; of an unknown kind, only the kind."""
+    several = len(origins_of(spec.upstream))
     try:
-        definition = stated_operator(spec)
+        definition = stated_operator(spec, [_time_of(spec)] * several if several > 1 else ())
     except FormatVersionError:
         return kind_words(spec)
     return OperatorWords(definition.text(is_timestamp=spec.time_is_timestamp), definition.blocked_without_input)

@@ -27,7 +27,7 @@ from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
 from strandline.log.stream.reason import AHEAD, KEY, LATE, TIME
 from strandline.log.stream.spec import StreamSpec
-from strandline.schema_text import schema_json
+from strandline.schema_text import key_names, schema_json
 from strandline.spark.entry.heartbeat import require_heartbeat
 from strandline.spark.entry.set_aside import REASONS, EntryLimits, long_keys
 from strandline.testing.hand_clock import HandClock
@@ -207,7 +207,7 @@ def stream(
     spec = StreamSpec(
         id=str(uuid.uuid4()),
         schema=schema_json(schema),
-        key=(key,) if isinstance(key, str) else tuple(key),
+        key=key_names(key),
         time=time,
         partitions=partitions,
         lateness=None if lateness is None else duration_us(lateness, "lateness"),

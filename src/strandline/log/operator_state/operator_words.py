@@ -115,12 +115,28 @@ def differences(mine: Mapping[str, Any], wanted: Mapping[str, Any], *, is_timest
         if ours == theirs:  # but for what is inside of nested types
             ours, theirs = str(mine["columns"]), str(wanted["columns"])
         yield f"it joins {ours}, this program {theirs}"
+    if "output" in changed:
+        ours, theirs = (_columns(o.get("output", ())) for o in (mine, wanted))
+        if ours == theirs:  # but for what is inside of nested types
+            ours, theirs = str(mine["output"]), str(wanted["output"])
+        yield f"its output is {ours}, this program says {theirs}"
     if changed & {"class", "arguments"}:
         yield f"it is {call_text(mine)}, in this program {call_text(wanted)}"
     for name in ("function", "on_expire"):
         if name in changed:
             yield _changed_line(name, str(mine.get(name, "")), str(wanted.get(name, "")))
-    told = {"window", "windows", "aggregates", "shape", "shapes", "columns", *_PROGRAMS[1:], "class", "arguments"}
+    told = {
+        "window",
+        "windows",
+        "aggregates",
+        "shape",
+        "shapes",
+        "columns",
+        "output",
+        *_PROGRAMS[1:],
+        "class",
+        "arguments",
+    }
     if "function" in changed:
         told.add("reads")  # follows from it
     if len(changed) > 1:
@@ -148,8 +164,17 @@ def _sides(columns: Sequence[Sequence[Sequence[Any]]]) -> str:
     >>> _sides([[["at", "timestamp"], ["amount", "double"]], [["tags", {"type": "array", "elementType": "long"}]]])
     'left (at timestamp, amount double) and right (tags array)'
     """
-    texts = (", ".join(f"{c} {k['type'] if isinstance(k, Mapping) else k}" for c, k in own) for own in columns)
+    texts = map(_columns, columns)
     return " and ".join(f"{side} ({text})" for side, text in zip(("left", "right"), texts, strict=False))
+
+
+def _columns(columns: Sequence[Sequence[Any]]) -> str:
+    """Returns the text of columns, names and types.
+
+    >>> _columns([["at", "timestamp"], ["tags", {"type": "array", "elementType": "long"}]])
+    'at timestamp, tags array'
+    """
+    return ", ".join(f"{name} {kind['type'] if isinstance(kind, Mapping) else kind}" for name, kind in columns)
 
 
 def _changed_line(name: str, before: str, now: str) -> str:

@@ -19,12 +19,21 @@ KEY: Final = "key"
 """With a key that is longer than operators can hold."""
 
 VALUE: Final = "value"
-"""With a value that is longer than operators can hold, in a column that an aggregate reads."""
+"""With which a `where` or `select` cannot compute, or with a value that is too long for the aggregate that reads it."""
 OVERFLOW: Final = "overflow"
 """Not tuples: windows that have no result, because a sum does not fit its 64 bits, or 38 digits."""
 
 INCOMPLETE: Final = "incomplete"
 """Not tuples: windows that closed in a recovery which does not replay, without the tuples that it left out."""
+
+FUNCTION: Final = "function"
+"""Tuples and keys for which a keyed function raised, or returned what it must not."""
+PROCESS: Final = "process"
+"""Tuples over which `process` of a user's class raised."""
+WHERE: Final = "where"
+"""Not tuples: pairs for which the condition of a join raised."""
+BARRIER: Final = "barrier"
+"""Of whose key more waited in a barrier than `at_most` allows."""
 
 IN_NAME: Final = r"\.([a-z_]+)\.parquet$"
 

@@ -324,7 +324,7 @@ class StreamSpec:
         raise SchemaError(
             f"there is no column {column!r}",
             where=f"columns: {', '.join(self.columns)}",
-            todo="name a column of the DataFrame",
+            todo="name one of these columns",
         )
 
     def _check(self) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from numba import types as numba_types
 
 from strandline.arrow_types import decimal_of
 from strandline.errors import InputError, OptionError
@@ -108,6 +109,16 @@ class Predicate:
         if tree is not None and texts and not _compares_only(tree, texts):
             raise self._refusal("texts can be compared with == and != only", "compute what you need before the join")
         self._compile((left, right), over_windows=over_windows)
+        self._require_truth()
+
+    def _require_truth(self) -> None:
+        """Raises OptionError if it returns neither true or false nor a whole number, such as the bits of a mask."""
+        returned = self._condition.nopython_signatures[-1].return_type
+        if isinstance(returned, numba_types.Optional):  # None counts as false
+            returned = returned.type
+        if not isinstance(returned, numba_types.Boolean | numba_types.Integer):
+            found = "a float" if isinstance(returned, numba_types.Float) else str(returned)
+            raise self._refusal(f"it returns {found}, not true or false", "compare it: left.price > right.most")
 
     def _compile(self, kinds: tuple[Kinds, Kinds], *, over_windows: bool) -> None:
         """Lets Numba compile it over these types; raises OptionError if it cannot."""

@@ -15,12 +15,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from strandline.arrow_types import nested_type
+from strandline.operator_texts import shape_text, shapes_text
 from strandline.operators.aside_tables import VALUE, OneTableAside
 from strandline.operators.expressions.shape import AS_IS, UNSHAPED, InputShapes, Shape
 from strandline.operators.kernels.arrow_words import whole
 from strandline.operators.one_table import OneTableDefinition
 from strandline.operators.operator import TAKEN_IN, Extent, Footprints, Limits, OnError, Operator, Saved, StateImage
 from strandline.units import END_OF_TIME
+
+_COLUMNS_SHOWN = 8
+_SHOWN = 200
+"""So many characters are shown of the work on tuples."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,23 @@ class StatelessDefinition(OneTableDefinition):
     # ------------------------------------------------------------------ stream.json
 
     def text(self, *, is_timestamp: bool) -> str:
-        return f"stateless: {', '.join(name for name, _ in self.output)}"
+        """Returns the work on tuples, and of how many inputs it makes one stream.
+
+        >>> StatelessDefinition((), (), ("at", "timestamp"), ("at",)).text(is_timestamp=True)
+        'union of 2 inputs'
+        """
+        if not self.more_times:
+            return self.work_text or "all tuples as they are"
+        union = f"union of {len(self.more_times) + 1} inputs"
+        return f"{union}: {self.work_text}" if self.work_text else union
+
+    @property
+    def work_text(self) -> str:
+        """The conditions and the columns, cut short if there are many; empty if tuples stay as they are."""
+        before = [shape.to_json() for shape in self.before.shapes]
+        own = shape_text(self.shape.to_json(), columns_max=_COLUMNS_SHOWN)
+        text = "; ".join(filter(None, [shapes_text(before, columns_max=_COLUMNS_SHOWN), own]))
+        return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"
 
     def to_json(self) -> dict[str, Any]:
         body: dict[str, Any] = {

@@ -50,8 +50,9 @@ class RekeyDefinition(StatelessDefinition):
         return 0
 
     def text(self, *, is_timestamp: bool) -> str:
-        """Returns the key and the names of the columns."""
-        return f"rekey by {', '.join(name for name, _ in self.key)}: {', '.join(name for name, _ in self.output)}"
+        """Returns the key, and the work on tuples before."""
+        key = f"rekey by {', '.join(name for name, _ in self.key)}"
+        return f"{key}: {self.work_text}" if self.work_text else key
 
     def to_json(self) -> dict[str, Any]:
         return {**super().to_json(), "key": [name for name, _ in self.key], "partitions": self.partitions}

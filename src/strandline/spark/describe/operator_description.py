@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Never, NoReturn, Self, TypeVar
 
 from strandline.checkpoint.policy import Policy, cec
 from strandline.errors import OptionError
@@ -18,7 +18,7 @@ from strandline.spark.operator.housekeeping import checked_choice
 from strandline.spark.operator.processing_element import ReplicatedInput, Upstream
 from strandline.spark.query.query import Query
 from strandline.spark.query.trigger import Trigger
-from strandline.spark.session.place import Place
+from strandline.spark.session.place import Place, path_text
 from strandline.units import Duration, retention_of
 
 if TYPE_CHECKING:
@@ -27,10 +27,30 @@ if TYPE_CHECKING:
     from strandline.spark.describe.stage import Stage
 
 D = TypeVar("D", bound=Definition)
+_OF_START = ("spark", "trigger", "name", "spark_checkpoint_dir", "final", "restart")
+
+
+def _needs_output(method: str) -> Callable[..., Any]:
+    def refuse(self: OperatorDescription[Any], *_: Any, **__: Any) -> NoReturn:
+        """Raises OptionError: only a stream can be the input of an operator."""
+        raise OptionError(
+            f"{method}(…) of an operator without an output: its results are no stream yet",
+            where=repr(self),
+            todo=f"give it an output first: operator.into(path).{method}(…)",
+        )
+
+    return refuse
 
 
 class OperatorDescription(Generic[D]):
     """The choices that all operators share: policy, bound, name, and `start`."""
+
+    where = _needs_output("where")
+    select = _needs_output("select")
+    window = _needs_output("window")
+    join = _needs_output("join")
+    rekey = _needs_output("rekey")
+    apply = _needs_output("apply")
 
     def __init__(
         self, inputs: Sequence[Upstream], definition: D, policy: Policy | None = None, promise: Promise | None = None
@@ -192,6 +212,7 @@ class OperatorDescription(Generic[D]):
         durability: Durability = "fsync",
         storage_options: Mapping[str, Any] | None = None,
         compaction: str = "auto",
+        **others: Never,
     ) -> Stage:
         """Gives the operator an output, without starting it: other operators can take in its results from then on.
 
@@ -201,6 +222,15 @@ class OperatorDescription(Generic[D]):
         """
         from strandline.spark.describe.stage import OutputOptions, Stage
 
+        if misplaced := [name for name in others if name in _OF_START]:
+            raise OptionError(
+                f"into(…) takes no {misplaced[0]}=: it starts nothing",
+                where=str(path),
+                todo=f"pass it to the start: operator.into(path).start(spark, {misplaced[0]}=…), or to that of the "
+                "pipeline",
+            )
+        if others:
+            raise TypeError(f"into() got an unexpected keyword argument {next(iter(others))!r}")
         if max_tuples_per_batch is not None and (not isinstance(max_tuples_per_batch, int) or max_tuples_per_batch < 1):
             raise OptionError(
                 f"max_tuples_per_batch={max_tuples_per_batch!r} is not a number of tuples", todo="use 1 or more"
@@ -216,7 +246,7 @@ class OperatorDescription(Generic[D]):
             retention_of(retention),
             checked_choice(compaction),
         )
-        return Stage(self, Place(str(path), durability, dict(storage_options or {})), options)
+        return Stage(self, Place(path_text(path), durability, dict(storage_options or {})), options)
 
 
 def _require_replay(policy: Policy) -> None:

@@ -17,6 +17,7 @@ from strandline.log.stream.column_types import fields_of, type_name
 from strandline.log.stream.spec import StreamSpec
 from strandline.operators.expressions.shape import AS_IS, Shape
 from strandline.operators.stateless.rekey_definition import RekeyDefinition
+from strandline.schema_text import key_names
 from strandline.spark.describe.stateless import Stateless
 from strandline.spark.operator.partition_input import partitions_of
 from strandline.spark.operator.processing_element import ReplicatedInput, Upstream
@@ -64,7 +65,7 @@ def rekey_operator(
     partitions = options.get("partitions", spec.partitions)
     schema = {f["name"]: f["type"] for f in fields_of(spec.schema)}
     made = shape.columns_over(schema, spec.arrow)
-    keys = (key,) if isinstance(key, str) else tuple(key)
+    keys = key_names(key)
     definition = RekeyDefinition(
         output=tuple(made.items()),
         key=tuple((name, type_name(made.get(name, "nothing"))) for name in keys),

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from strandline.spark.query.query import Query
 
 Facts = Mapping[str, object]
+COLUMNS_SHOWN = 8
+"""Of a longer selection the first columns are shown."""
 
 
 def shown(make: Callable[[], str], otherwise: str) -> str:
@@ -43,7 +45,7 @@ def query_text(query: Query) -> str:
         parts = [redacted_url(query._run.place.url), str(facts["state"])]
         parts += [str(facts["inputs"])] if facts["inputs"] is not None else []
         parts += [f"batch {facts['batch']}"] if facts["batch"] is not None else []
-        parts += [plural(progress["open_windows"], "open window")] if "open_windows" in progress else []
+        parts += [plural(number, "open window")] if (number := progress.get("open_windows")) else []
         parts += [f"{facts['tuples']} tuples"] if facts["tuples"] is not None else []
         return f"Query({', '.join(parts)})"
 
@@ -205,8 +207,9 @@ def element_html(
 
 def operator_facts(inputs: Sequence[Upstream], definition: Definition) -> dict[str, str]:
     """Returns texts of the operator and of the work on its inputs before."""
-    found = {"before": shapes_text(definition.to_json().get("shapes", ()))}
-    found["operator"] = definition.text(is_timestamp=inputs[0]._input_spec.time_is_timestamp)
+    before = shapes_text(definition.to_json().get("shapes", ()), columns_max=COLUMNS_SHOWN)
+    operator = definition.text(is_timestamp=inputs[0]._input_spec.time_is_timestamp)
+    found = {"before": "" if before in operator else before, "operator": operator}
     return {name: text for name, text in found.items() if text}
 
 

@@ -19,6 +19,7 @@ from strandline.operators.expressions.shape import AS_IS, Shape
 from strandline.spark.describe.aggregation import Windowed
 from strandline.spark.describe.operator_input import OperatorInput
 from strandline.spark.describe.rekey import Rekeyed, rekey_operator, rekeyed
+from strandline.spark.describe.reprs import COLUMNS_SHOWN
 from strandline.spark.describe.stateless import Stateless, StatelessWork, stateless
 from strandline.spark.operator.processing_element import Upstream
 
@@ -38,7 +39,7 @@ class Shaped(StatelessWork, OperatorInput):
         self._schema = shape.schema_over(input_._input_spec.arrow)
 
     def __repr__(self) -> str:
-        return f"{self._input!r}, {shape_text(self._input_shape.to_json())}"
+        return f"{self._input!r}, {shape_text(self._input_shape.to_json(), columns_max=COLUMNS_SHOWN)}"
 
     # ------------------------------------------------------------------ as an input of operators
 

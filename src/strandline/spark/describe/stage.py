@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from strandline.errors import OptionError, StreamNotFoundError
 from strandline.inputs.replicas.replica_set import PATIENCE_US
 from strandline.inputs.stream_definition import continued, output_spec
+from strandline.log.storage.redaction import redacted_url
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec
 from strandline.operators.operator import Definition, OnError
@@ -46,8 +47,26 @@ class OutputOptions:
     compaction: str = "auto"
 
 
+def _belongs_before(method: str) -> Callable[..., NoReturn]:
+    def refuse(self: Stage, *_: Any, **__: Any) -> NoReturn:
+        """Raises OptionError: the operator has its output already."""
+        raise OptionError(
+            f"{method}(…) of an operator that has an output",
+            where=redacted_url(self._input_place.url),
+            todo="to write its results elsewhere, call into(…) of the operator itself, before this output"
+            if method == "into"
+            else f"say it before the output: operator.{method}(…).into(path)",
+        )
+
+    return refuse
+
+
 class Stage(OperatorInput):
     """An operator with the place of its output. Its results can be the input of other operators before it has run."""
+
+    availability = _belongs_before("availability")
+    checkpoint = _belongs_before("checkpoint")
+    into = _belongs_before("into")
 
     def __init__(self, operator: OperatorDescription[Any], place: Place, options: OutputOptions) -> None:
         self._operator = operator

@@ -16,6 +16,7 @@ from strandline.log.storage.storage import Durability
 from strandline.log.stream import schema_change
 from strandline.log.stream.log_errors import finished
 from strandline.log.stream.spec import StreamSpec
+from strandline.schema_text import key_names
 from strandline.spark.describe.operator_input import OperatorInput
 from strandline.spark.describe.reprs import entry_html, entry_text
 from strandline.spark.entry.batch_writer import BatchWriter, written_by_spark
@@ -33,7 +34,7 @@ from strandline.spark.query.restart import Restart
 from strandline.spark.query.restarting_run import started
 from strandline.spark.query.trigger import AVAILABLE_NOW, Trigger, interval_s, plain_trigger, trigger_arguments
 from strandline.spark.session.copies import require_writer
-from strandline.spark.session.place import Place
+from strandline.spark.session.place import Place, path_text
 from strandline.spark.session.preconditions import has_stopped, require_classic, require_ready, written_already
 from strandline.spark.session.worker_python import require_workers
 from strandline.units import Duration, clock_us, duration_us, require_unit, retention_of
@@ -314,11 +315,11 @@ def persist(
         raise SchemaError(f"time={time!r} is not a column name", todo="name the time column")
     if not isinstance(key, Sequence):
         raise SchemaError(f"key={key!r} is not a column name", todo="name the key column, or a list of columns")
-    place = Place(str(path), durability, dict(storage_options or {}))
+    place = Place(path_text(path), durability, dict(storage_options or {}))
     spec = StreamSpec(
         id=str(uuid.uuid4()),
         schema=without_options(schema.jsonValue()),
-        key=(key,) if isinstance(key, str) else tuple(key),
+        key=key_names(key),
         time=time,
         partitions=partitions,
         lateness=None if lateness is None else duration_us(lateness, "lateness"),

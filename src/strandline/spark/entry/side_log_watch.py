@@ -6,12 +6,26 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from strandline.log.stream.block import Block
-from strandline.log.stream.reason import AHEAD, INCOMPLETE, KEY, LATE, OVERFLOW, TIME, VALUE
+from strandline.log.stream.reason import (
+    AHEAD,
+    BARRIER,
+    FUNCTION,
+    INCOMPLETE,
+    KEY,
+    LATE,
+    OVERFLOW,
+    PROCESS,
+    TIME,
+    VALUE,
+    WHERE,
+)
 from strandline.log.stream.spec import StreamSpec
 from strandline.units import time_text
 from strandline.user_warning import warn
 
 _AGAIN_AT = 10
+_NOUNS = {OVERFLOW: "window", INCOMPLETE: "window", WHERE: "pair"}
+"""What is set aside, if it is not tuples."""
 
 
 class SideLogWatch:
@@ -40,12 +54,20 @@ class SideLogWatch:
             "than max_ahead apart; mend the source, or the clock if it is that which is wrong",
             TIME: f"their times, {earliest} to {latest}, are beyond what one can compute with; mend the source",
             KEY: "their keys are longer than operators can hold; shorten them before the stream, with a hash perhaps",
-            VALUE: "their values are longer than aggregates can hold; shorten them before the stream",
+            VALUE: "where(…) or select(…) cannot be computed from them (as with a division by zero), or they have a "
+            "value of 16 MiB or more; keep such tuples out with a where(…) before, or shorten the value",
             OVERFLOW: "they are windows whose integer sum does not fit 64 bits; sum a double, or smaller units",
             INCOMPLETE: "they are windows that closed in a recovery without the tuples that it skipped, which "
-            "stream.losses() names",
+            "stream.losses() names; each lacks those tuples, and is in the side log only",
+            FUNCTION: "the keyed function raised for them or for a key that expired, or returned what it must not; "
+            "correct the function and give it a new version",
+            PROCESS: "process() of the operator's class raised over them; correct it and give the class a new version",
+            WHERE: "the condition of the join raised for them, and they are no results; correct the condition and say "
+            "so: where(…, version=…)",
+            BARRIER: "more tuples of their key waited than at_most allows; give the barrier a larger at_most, or find "
+            "out why the other inputs have fewer tuples of the key",
         }
-        what = "window" if reason in (OVERFLOW, INCOMPLETE) else "tuple"
+        what = _NOUNS.get(reason, "tuple")
         many = f"1 {what} was" if self._seen[reason] == 1 else f"{self._seen[reason]:,} {what}s were"
         warn(
             f"{many} set aside, in the side log of {self._where}: "

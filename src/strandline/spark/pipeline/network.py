@@ -30,6 +30,8 @@ class Network:
     """The streams that each element reads, of this pipeline and others."""
     places: Mapping[str, Place]
     """The places of all streams that elements read, by address."""
+    finished: frozenset[str] = frozenset()
+    """The streams of elements that were left out, because nothing can be added to them."""
 
     @classmethod
     def of(cls, wanted: Sequence[Any]) -> Network:
@@ -79,7 +81,8 @@ class Network:
 
     def without(self, finished: Collection[str]) -> Network:
         """Returns the elements but for those whose streams are finished: they are only read."""
-        return replace(self, elements={url: one for url, one in self.elements.items() if url not in finished})
+        left = {url: one for url, one in self.elements.items() if url not in finished}
+        return replace(self, elements=left, finished=self.finished | frozenset(finished))
 
     def require_finished_by_others(self) -> None:
         """Raises `OptionError` if the end of this pipeline depends on a stream that others have not finished."""

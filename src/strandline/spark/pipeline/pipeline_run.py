@@ -19,7 +19,7 @@ from strandline.spark.query.error_in_text import in_short
 from strandline.spark.query.query import Query
 from strandline.spark.query.waiting import wait_for
 from strandline.spark.session.copies import await_streams
-from strandline.spark.session.place import Place
+from strandline.spark.session.place import Place, path_text
 from strandline.supervision import this_copy
 from strandline.units import Duration, seconds
 from strandline.user_warning import warn
@@ -162,7 +162,13 @@ class PipelineRun:
 
     def __getitem__(self, path: str) -> Query:
         """Returns the query of the element that writes the stream at this path."""
-        url = self._network.written_for(Place(str(path)).url)
+        url = self._network.written_for(Place(path_text(path)).url)
+        if url in self._network.finished:
+            raise OptionError(
+                "this source has no query: its stream is finished, and the pipeline only reads it",
+                where=redacted_url(url),
+                todo=f"read the stream: sl.stream({redacted_url(url)!r})",
+            )
         if url not in self._network.elements:
             raise OptionError(
                 "no element of this pipeline writes a stream at this path",
@@ -226,8 +232,10 @@ class PipelineRun:
     def finish(self) -> None:
         """Ends the pipeline: finishes the streams of its sources, lets each operator take that in, then stops it.
 
-        All windows of time close, and all results are final. Raises, and finishes nothing, if an element has failed
-        or is not at work, or if the pipeline reads a stream that others write and have not finished.
+        Each source ends after the batch under way: what it has not read yet is left out. `process_all_available`
+        before this waits for that. All windows of time close, and all results are final. Raises, and finishes nothing,
+        if an element has failed or is not at work, or if the pipeline reads a stream that others write and have not
+        finished.
         """
         self._raise_failure()
         for url in self._network.elements:

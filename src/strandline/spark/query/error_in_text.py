@@ -14,7 +14,12 @@ _OURS = re.compile(
     r"^strandline\.errors\.(?P<kind>\w+): (?P<what>.*)(?:\n  where: (?P<where>.*))?(?:\n  to do: (?P<todo>.*))?",
     re.MULTILINE,
 )
-_CAUSE = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
+_CAUSE = re.compile(
+    r"^Caused by: (?P<java>.+?)(?=Traceback \(most recent call last\):$|$)"
+    r"|Traceback \(most recent call last\):\n(?:[ \t].*\n)*(?P<python>\S.*)$",
+    re.MULTILINE,
+)
+"""A cause as the JVM prints it, or the line below a traceback of Python. In a text the innermost comes last."""
 _LINE_MAX = 300
 _NO_SPACE = ("No space left on device", "Disk quota exceeded", "ENOSPC")
 _CONCURRENT = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are concurrently using")
@@ -58,8 +63,8 @@ def in_short(problem: BaseException) -> str:
     if isinstance(problem, StrandlineError):
         return str(problem)
     text = str(problem)
-    if causes := _CAUSE.findall(text):
-        told = causes[-1]
+    if causes := list(_CAUSE.finditer(text)):
+        told = causes[-1]["python"] or causes[-1]["java"]
     else:
         told = f"{type(problem).__name__}: {text.strip().splitlines()[0] if text.strip() else ''}"
     told = told if len(told) <= _LINE_MAX else told[:_LINE_MAX] + " …"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from strandline.clock import stopwatch_s
 from strandline.errors import OptionError, SparkSilentError
 from strandline.failpoint import failpoint
+from strandline.log.storage.redaction import redacted_url
 from strandline.log.stream.manifest import Writer
 from strandline.running.tick import Tick
 from strandline.spark.operator.operator_job import OperatorJob
@@ -68,8 +69,8 @@ class FollowingRun(OperatorRun, ElementRun):
     @property
     def report(self) -> Mapping[str, Any]:
         """The figures of the last batch, how far each of several inputs is, the last batches of its own sources."""
-        reports = {"sources": [query.progress for query in self._sources]} if self._sources else {}
-        return {**self._progress, **self._job.lags, **reports}
+        sources = [{"path": redacted_url(query.urls[0]), **query.progress} for query in self._sources]
+        return {**self._progress, **self._job.lags, **({"sources": sources} if sources else {})}
 
     @property
     def running(self) -> Mapping[str, Any]:

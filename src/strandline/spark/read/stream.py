@@ -30,7 +30,7 @@ from strandline.spark.read.arrow_reading import ArrowReading
 from strandline.spark.read.block_reading import read_blocks, read_with_tentative
 from strandline.spark.read.read_options import MOMENT, SECRET_OPTIONS
 from strandline.spark.read.spark_reading import loaded, streamed
-from strandline.spark.session.place import Place
+from strandline.spark.session.place import Place, path_text
 from strandline.spark.session.preconditions import require_classic
 from strandline.spark.session.time_zone import current_zone, session_zone
 from strandline.times import Time
@@ -52,7 +52,7 @@ class Stream(ArrowReading, OperatorInput):
     """A persistent stream. Every method sees what is published when it is called."""
 
     def __init__(self, path: str, storage_options: Mapping[str, Any] | None = None) -> None:
-        self._input_place = Place(str(path), options=dict(storage_options or {}))
+        self._input_place = Place(path_text(path), options=dict(storage_options or {}))
         self._log = self._input_place.open()
 
     def __repr__(self) -> str:

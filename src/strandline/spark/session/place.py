@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from strandline.errors import NotAStreamError, StreamNotFoundError
+from strandline.errors import NotAStreamError, OptionError, StreamNotFoundError
 from strandline.log.storage.storage import Durability, Storage
 from strandline.log.storage.storage_url import open_storage
 from strandline.log.storage.time_limited_storage import TimeLimitedStorage
@@ -92,6 +93,15 @@ class PartitionPlace(Place):
         """Returns a view on a handle that knows only these blocks, see `Place.unread`."""
         whole = super().unread(replace(spec, partitions=self.of), blocks)
         return PartitionView(whole, self.number, self.readers)
+
+
+def path_text(path: object) -> str:
+    """Returns the path of a stream as text; raises `OptionError` for what is no path, such as None."""
+    if isinstance(path, str | os.PathLike):
+        return str(path)
+    raise OptionError(
+        f"{path!r} is not the path of a stream", todo='pass a text or a pathlib.Path, for example "streams/minute"'
+    )
 
 
 def spark_file_url(path: Path) -> str:

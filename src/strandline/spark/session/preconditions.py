@@ -31,15 +31,22 @@ def has_stopped(spark: SparkSession) -> bool:
 
 
 def require_running(spark: SparkSession, where: str) -> None:
-    """Raises if the session was stopped, here or by another part of the program."""
+    """Raises unless this is a Spark session that runs: another part of the program may have stopped it."""
+    if not hasattr(spark, "sparkContext"):
+        raise OptionError(
+            f"start(…) needs a Spark session, and got {spark!r}", where=where, todo="pass one: start(sl.session(), …)"
+        )
     if has_stopped(spark):
         raise OptionError("this Spark session was stopped", where=where, todo="make another one: sl.session(…)")
 
 
 def require_ready(spark: SparkSession, urls: Sequence[str], name: str | None, checkpoint: Place | None = None) -> None:
-    """Raises unless a query of this name may begin to write these streams, with its Spark checkpoint, if any, there."""
+    """Raises unless a query of this name may begin to write these streams, with its Spark checkpoint, if any, there.
+
+    A pipeline whose streams are all finished writes none.
+    """
     require_classic(spark)
-    require_running(spark, urls[0])
+    require_running(spark, next(iter(urls), ""))
     if checkpoint is not None:
         require_spark_can_write(spark, checkpoint)
     if name is not None and (running.has_name(name) or any(active.name == name for active in spark.streams.active)):
