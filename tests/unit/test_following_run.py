@@ -14,10 +14,11 @@ from strandline.errors import StorageError, StrandlineError
 from strandline.log.storage.redaction import redacted_url
 from strandline.spark.operator.housekeeping import Housekeeping
 from strandline.spark.query import pace
-from strandline.spark.query.following_run import FollowingRun, Silence
+from strandline.spark.query.following_run import FollowingRun
 from strandline.spark.query.life import LifeState
 from strandline.spark.query.pace import Pace
 from strandline.spark.query.publications import PUBLICATIONS
+from strandline.spark.query.silence import Silence
 from tests.support.machine import patience
 from tests.support.plain_context import jvm_context
 

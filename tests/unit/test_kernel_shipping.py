@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -18,6 +19,7 @@ from strandline.running.element import Element
 from strandline.running.kernel_warm_up import Kernels
 from strandline.spark.operator import kernel_shipping
 from strandline.spark.operator.kernel_shipping import KernelShipping, unpacked
+from strandline.spark.operator.operator_task import compiled
 from strandline.spark.operator.processing_element import EntryPoint, ProcessingElement, QueryOptions
 from strandline.spark.session.place import Place
 from tests.support.machine import patience
@@ -140,3 +142,16 @@ def test_kernels_of_an_operator_over_sources_are_compiled_while_these_are_persis
     spark: Any = SimpleNamespace(sparkContext=Context(master="local[2]", _jsc=jvm_context()))
     with pytest.raises(InterruptedError, match="kernels"):
         operator.start(spark)
+
+
+def test_a_worker_knows_an_operator_again_whatever_object_brings_its_kernels() -> None:
+    """PySpark makes a new object of a broadcast whenever the worker has done another job in between."""
+
+    def element() -> Element:
+        return Element(cast(Any, ("a definition", 7)), cec())
+
+    first, second = SimpleNamespace(value=Mock()), SimpleNamespace(value=Mock())
+    known = compiled(element(), first)
+    assert compiled(element(), second) is known
+    first.value.unpack.assert_called_once()
+    second.value.unpack.assert_not_called()

@@ -197,6 +197,32 @@ def test_the_error_of_the_last_batch_is_not_lost(element: Element, monkeypatch: 
 
 
 @pytest.mark.filterwarnings("ignore::strandline.errors.StrandlineWarning")
+def test_a_finish_that_fails_when_the_element_has_ended_raises(
+    element: Element, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = started(PLACE, element.begin, SOON)
+
+    def fails() -> None:
+        element.tries[0].over.set()  # it had ended well; the store refuses the last commit
+        raise StorageError("no space left", where="in")
+
+    monkeypatch.setattr(element.tries[0], "finish", fails)
+    with pytest.raises(StorageError, match="no space left"):
+        query.finish()
+    assert query.exception() is None
+
+
+@pytest.mark.filterwarnings("ignore::strandline.errors.StrandlineWarning")
+def test_an_element_that_was_stopped_while_it_was_down_does_not_say_that_it_will_try_again(element: Element) -> None:
+    query = started(PLACE, element.begin, Restart(3600.0))
+    element.tries[0].end(StorageError("gone", where="in"))
+    _until(lambda: "failed" in query.progress)
+    query.stop()
+    assert not {"failed", "next_try_s"} & set(query.progress)
+    with pytest.raises(StorageError, match="gone"):
+        query.finish()  # it cannot be done, and there is no next try to wait for
+
+
 def test_waiting_for_all_tuples_goes_on_through_a_restart(element: Element, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = threading.Event()
     query = started(PLACE, element.begin, Restart(0.2))

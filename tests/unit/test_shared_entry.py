@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from strandline.errors import OptionError, StrandlineWarning
+from strandline.errors import OptionError, SparkSilentError, StrandlineWarning
 from strandline.log.stream import manifest
 from strandline.spark.entry.entry import Entry
 from strandline.spark.entry.entry_handle import EntryHandle
@@ -392,3 +392,51 @@ def test_an_operator_that_does_not_come_to_an_end_is_cancelled_and_has_not_faile
     assert operator.wait(patience(5))
     assert operator.life.state is LifeState.FINISHED
     assert job.batches == []
+
+
+class SilentOnce(SparkQuery):
+    """Fails to answer once, while it goes on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_failed = False
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:
+        if not self.has_failed:
+            self.has_failed = True
+            raise OSError(24, "too many open files")
+        return super().awaitTermination(timeout)
+
+
+def test_one_call_to_spark_that_fails_ends_no_entry_point() -> None:
+    query = SilentOnce()
+    run = begun(query)
+    _until(lambda: query.has_failed)
+    assert not run.life.wait(0.5)
+    assert run.is_open
+    query.stop()
+    assert run.life.wait(patience(30))
+    assert run.life.failure is None
+
+
+class AlwaysSilent(SparkQuery):
+    """Never answers, and goes on."""
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:
+        raise OSError(24, "too many open files")
+
+
+def test_an_entry_point_that_gives_up_leaves_no_query_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("strandline.spark.entry.entry_run._SILENCE_S", 0.3)
+    query = AlwaysSilent()
+    run = begun(query)
+    assert run.life.wait(patience(30))
+    assert isinstance(run.life.failure, SparkSilentError)
+    _until(lambda: not query.isActive)
+
+
+def _until(is_so: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + patience(30)
+    while not is_so():
+        assert time.monotonic() < end_s
+        time.sleep(0.01)

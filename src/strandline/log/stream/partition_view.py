@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from strandline.log.stream.block import Block
 from strandline.log.stream.commit import Commit
-from strandline.log.stream.log import END, Log
+from strandline.log.stream.log import END, Log, Times
 from strandline.log.stream.log_state import LogState
 from strandline.log.stream.spec import StreamSpec
 
@@ -97,10 +97,10 @@ class PartitionView(Log):
     def read_block(self, block: Block, columns: list[str] | None = None) -> pa.Table:
         return self.whole.read_block(block, columns)
 
-    def read(
-        self, partition: int, first: int | None = None, end: int = END, columns: list[str] | None = None
-    ) -> Iterator[pa.Table]:
-        return self.whole.read(self.number, first, end, columns)
+    def read_blocks(
+        self, partition: int, first: int | None, end: int, columns: list[str] | None, times: Times, results: bool
+    ) -> Iterator[tuple[Block, pa.Table]]:
+        return self.whole.read_blocks(self.number, first, end, columns, times, results)
 
     def require_kept(self, partition: int, first: int) -> None:
         self.whole.require_kept(self.number, first)

@@ -117,12 +117,21 @@ class BatchWriter:
         written_s = stopwatch_s()
         source = self._checkpoint.source(batch)
         log.append(Append(blocks, writer=writer, source=source, durability=self.place.durability), base=base)
-        self._base = log.state
+        self._base = self._own(log.state, writer, base)
         ended_s = self._published_s = stopwatch_s()
         self._housekeeping.after_batch(log, base.seq)
         self._watch.saw(blocks, now_us)
         self.progress = self._report(batch, blocks, written_s - began_s, ended_s - written_s)
         return writer
+
+    def _own(self, state: LogState, writer: Writer | None, base: LogState) -> LogState:
+        """Returns the state after an own append; raises if another writer has published behind it.
+
+        Every 64 commits an append ends with a fold, which reads on to the newest root, whichever writer made it.
+        """
+        if state.writer != writer or state.added != base.added:
+            raise second_writer(state.seq, state.writer, self.place.url)
+        return state
 
     # ------------------------------------------------------------------ while nothing comes, and when nothing will
 
@@ -135,9 +144,10 @@ class BatchWriter:
         if not self._nothing_waits(goes_on):
             return False
         since = self._log.state.seq
-        if quiet.pass_time(self._log, boundary, self._run, self.place.durability, self._base) is None:
+        commit = quiet.pass_time(self._log, boundary, self._run, self.place.durability, self._base)
+        if commit is None:
             return False
-        self._base = state = self._log.state
+        self._base = state = self._own(self._log.state, commit.writer, self._base)
         self._published_s = stopwatch_s()
         self._housekeeping.after_batch(self._log, since)
         before = self.progress or self._report(None, [], 0.0, 0.0)
@@ -166,8 +176,9 @@ class BatchWriter:
     def finish(self) -> None:
         """Publishes that nothing will follow."""
         since = self._log.state.seq
-        quiet.finish(self._log, self._run, self.place.durability, self._base)
-        self._base = self._log.state
+        commit = quiet.finish(self._log, self._run, self.place.durability, self._base)
+        if commit is not None:
+            self._base = self._own(self._log.state, commit.writer, self._base)
         self._housekeeping.after_batch(self._log, since)
 
     def _report(self, batch: int | None, blocks: Sequence[Block], write_s: float, publish_s: float) -> dict[str, Any]:

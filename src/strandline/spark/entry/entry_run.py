@@ -20,6 +20,7 @@ from strandline.spark.query.error_in_text import meaning
 from strandline.spark.query.fused_run import FusedRun
 from strandline.spark.query.life import Life
 from strandline.spark.query.publications import PUBLICATIONS
+from strandline.spark.query.silence import Silence
 from strandline.spark.session.place import Place
 from strandline.spark.session.preconditions import written_already
 from strandline.user_warning import warn
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 _INTERRUPTED = "py4j.protocol.Py4JJavaError: An error occurred while calling a batch.\n: java.lang.InterruptedException"
 _SAVE_EVERY_S = 1.0
 _SPARK_EVERY_S = 1
+_SILENCE_S = 10.0
+_LOOK_S = 0.1
 _PATIENCE_S = 60.0
 
 
@@ -109,13 +112,34 @@ class EntryRun:
                     self._finish()
             except Exception as problem:
                 self.life.fail(meaning(problem, self.place.url))
+                # Nothing of it may go on unseen. In a thread of its own: Spark waits for the batch under way.
+                threading.Thread(target=self._end_idle, daemon=True).start()
 
     def _await(self, query: StreamingQuery) -> None:
-        """Waits until the query has ended; raises its error. One without work outlives a Spark that is stopped."""
-        while not query.awaitTermination(_SPARK_EVERY_S):
-            if self._spark_has_stopped():
+        """Waits until the query has ended; raises its error. One without work outlives a Spark that is stopped.
+
+        A call to Spark that fails while the query goes on says nothing of it: the next call may be answered.
+        """
+        silence, found = Silence(self.place.url, _SILENCE_S), list[Exception]()
+
+        def has_ended() -> bool:
+            try:
+                is_over = query.awaitTermination(_SPARK_EVERY_S)
+            except Exception as problem:
+                if not self._spark_has_stopped() and query.isActive:
+                    SYSTEM_CLOCK.sleep(_LOOK_S)
+                    raise
+                found.append(problem)
+                return True
+            if not is_over and self._spark_has_stopped():
                 self.life.stop()
-                return
+                return True
+            return bool(is_over)
+
+        while not silence.ask(has_ended, otherwise=False):
+            pass
+        if found:
+            raise found[0]
 
     def _prove_the_end(self) -> None:
         """Runs Spark's query once more; if that finds nothing to do, all is there, and the stream is finished."""

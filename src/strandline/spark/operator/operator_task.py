@@ -270,11 +270,18 @@ def refreshed(place: Place, stream: str, seen: int) -> Log:
     return log
 
 
-@lru_cache(maxsize=16)
 def compiled(element: Element, kernels: Any) -> Element:
     """Returns the equal element that this process has seen before, with its kernels.
 
-    Else returns this element, once the kernels that the driver has sent are unpacked.
+    Else returns this element, once the kernels that the driver has sent are unpacked. They are no part of the question:
+    a worker gets a broadcast as a new object whenever it has worked for another operator in between.
     """
-    unpacked(kernels)
+    known = _first_equal(element)
+    if known is element:
+        unpacked(kernels)
+    return known
+
+
+@lru_cache(maxsize=16)
+def _first_equal(element: Element) -> Element:
     return element

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from strandline.clock import stopwatch_s
-from strandline.errors import OptionError, SparkSilentError
+from strandline.errors import OptionError
 from strandline.failpoint import failpoint
 from strandline.log.storage.redaction import redacted_url
 from strandline.log.stream.manifest import Writer
@@ -21,6 +21,7 @@ from strandline.spark.query.operator_run import OperatorRun
 from strandline.spark.query.pace import Pace
 from strandline.spark.query.publications import PUBLICATIONS
 from strandline.spark.query.query import Query, stop_all
+from strandline.spark.query.silence import Silence
 from strandline.spark.session.place import Place
 from strandline.spark.session.preconditions import has_stopped
 
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 _CHECK_EVERY_S = 0.25
 """So often sources are asked whether they have failed, whatever the trigger's interval."""
 _SPARK_EVERY_S = 1.0
-_PATIENCE_S = 60.0
-
-Answer = TypeVar("Answer")
 
 
 class FollowingRun(OperatorRun, ElementRun):
@@ -207,34 +205,3 @@ class FollowingRun(OperatorRun, ElementRun):
     def _finish_late(self) -> None:
         with contextlib.suppress(Exception), translated(self.place.url), self._job.cancellable():
             self._finish()
-
-
-class Silence:
-    """The time for which one kind of call to Spark has failed.
-
-    A run bears that for a while: a socket or a file may be free again soon.
-    """
-
-    def __init__(self, where: str, patience_s: float = _PATIENCE_S) -> None:
-        self._where = where
-        self._patience_s = patience_s
-        self._since_s: float | None = None
-
-    def ask(self, call: Callable[[], Answer], otherwise: Answer) -> Answer:
-        """Returns the answer, or `otherwise` if there is none. Raises if there has been none for a minute."""
-        try:
-            answer = call()
-        except Exception as problem:
-            now_s = stopwatch_s()
-            if self._since_s is None:
-                self._since_s = now_s
-            if now_s - self._since_s < self._patience_s:
-                return otherwise
-            raise SparkSilentError(
-                f"Spark has not answered for {now_s - self._since_s:.0f} s ({type(problem).__name__}: {problem})",
-                where=self._where,
-                todo="check that Spark's driver still runs and has file handles and memory left, then start the query "
-                "again: it goes on where it was",
-            ) from problem
-        self._since_s = None
-        return answer

@@ -64,6 +64,7 @@ class RestartingRun(ElementRun):
             self._failure = problem
         finally:
             with self._change:
+                self._down = {}
                 self._has_ended = True
                 self._change.notify_all()
 
@@ -170,7 +171,7 @@ class RestartingRun(ElementRun):
 
     def finish(self) -> None:
         """Ends the element after the batch under way, then finishes its stream; raises if it is down."""
-        if self._down:
+        if self._down and not self._has_ended:
             raise OptionError(
                 "the element has failed and waits for its next try: its stream cannot be finished now",
                 where=redacted_url(self.place.url),
@@ -179,14 +180,18 @@ class RestartingRun(ElementRun):
         with self._change:
             self._stops = True
             self._change.notify_all()
+        problem: Exception | None = None
         try:
             self._query.finish()
-        except Exception:
+        except Exception as raised:
             with self._change:
                 self._stops = not self._query.is_active
             if not self._stops:
                 raise  # it was refused, and the element goes on
+            problem = raised
         self.wait(None)
+        if problem is not None and self._failure is None:  # else the query of its user raises that
+            raise problem
 
     def process_all_available(self) -> None:
         """Returns when everything is taken in that the inputs have now; goes on with the next try if one fails."""
