@@ -114,6 +114,8 @@ def test_progress_counts_a_tuple_once_however_many_partitions_read_it(tmp_path: 
     assert [view.state.ends[:5] for view in views] == [(2,) * 5, (1,) * 5]
     assert [view.spec.partitions for view in views] == [5, 5]
     assert [[block.end for block in view.blocks(4)] for view in views] == [[2], [1]]
+    read = [[table.num_rows for _, table in view.read_blocks(4, 0, 9, None, (None, None), True)] for view in views]
+    assert read == [[2], [1]]
     append_items(log, {1: [(1, 4, 4)]})
     assert views[1].state.ends[0] == 2, "a view is as its stream is"
 
