@@ -75,6 +75,7 @@ SHARES = {
     "tests/spark/test_union.py": Share(0, 3),
     "spark: availability": Share(0, 3),
     "spark: long stories": Share(0, 3),
+    "papers": Share(0, 3),
     # Programs of the documentation. Not here: the one that README begins with.
     "examples": Share(0, 3),
     "examples that are killed": Share(0, 2),
