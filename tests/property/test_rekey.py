@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Context, Decimal
 from random import Random
 from typing import Any
 
@@ -85,6 +86,12 @@ def _whole(bits: int) -> Any:
     return lambda rng: rng.choice([rng.randrange(-(1 << bits - 1), 1 << bits - 1), -1, 0, 1, -(1 << bits - 1)])
 
 
+def _decimal(rng: Random, digits: int, scale: int) -> Decimal:
+    most = 10 ** rng.randint(1, digits) - 1
+    unscaled = rng.choice([rng.randint(-most, most), 0, -1, 127, 128, -128, -129, most, -most])
+    return Decimal(max(-most, min(most, unscaled))).scaleb(-scale, Context(prec=38))
+
+
 _KINDS: dict[str, Any] = {
     "byte": (pa.int8(), _whole(8)),
     "short": (pa.int16(), _whole(16)),
@@ -93,6 +100,10 @@ _KINDS: dict[str, Any] = {
     "boolean": (pa.bool_(), lambda rng: rng.random() < 0.5),
     "string": (pa.string(), lambda rng: "".join(rng.choices("aé€😀\0z", k=rng.randrange(12)))),
     "binary": (pa.binary(), lambda rng: rng.randbytes(rng.randrange(15))),
+    "decimal(10,2)": (pa.decimal128(10, 2), lambda rng: _decimal(rng, 10, 2)),
+    "decimal(18,0)": (pa.decimal128(18, 0), lambda rng: _decimal(rng, 18, 0)),
+    "decimal(19,3)": (pa.decimal128(19, 3), lambda rng: _decimal(rng, 19, 3)),
+    "decimal(38,10)": (pa.decimal128(38, 10), lambda rng: _decimal(rng, 38, 10)),
 }
 
 

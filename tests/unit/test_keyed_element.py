@@ -26,7 +26,16 @@ from strandline.recovery.window_report import current_windows, saved_windows
 from strandline.running.kernel_warm_up import Kernels, live_in_small
 from strandline.running.state.state_cache import StateCache
 from tests.support.keyed_programs import scores
-from tests.support.operator_streams import COLUMNS, LATENESS, Row, Streams, input_spec, output_spec, uninterrupted
+from tests.support.operator_streams import (
+    COLUMNS,
+    LATENESS,
+    Row,
+    Streams,
+    input_spec,
+    output_spec,
+    rows_table,
+    uninterrupted,
+)
 
 RARELY = cec(extent=1_000)
 """Keys have the footprint with which they opened."""
@@ -292,6 +301,20 @@ def test_a_function_knows_its_texts_in_the_first_step_of_a_process(function: Any
     shared_program.cache_clear()  # as in a process that has just begun
     there = cloudpickle.loads(cloudpickle.dumps(d))
     assert uninterrupted(there, rows, 9_999) == expected
+
+
+def test_keys_expire_without_the_function_if_it_is_not_called_for_that() -> None:
+    """A program that only shows the open windows of a stream does not have its function."""
+    known = definition(count)
+    stated = KeyedDefinition.from_json(known.to_json(), {"k": "long"}, [("t", "long")])
+    operator = known.fresh()
+    operator.begin()
+    list(operator.feed([rows_table([_row(1, 0)])]))
+    elsewhere = stated.revived(operator.image().arrays)
+    assert not stated.can_compute
+    elsewhere.begin()
+    elsewhere.advance(9_999)
+    assert elsewhere.open_windows == 0
 
 
 @keyed(state="n long", output="n long")

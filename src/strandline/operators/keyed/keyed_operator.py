@@ -141,7 +141,9 @@ class TuplePass:
         self._table = table
         held = held_bytes(operator.state.arrays)
         batch, self._rows = (NO_BATCH, _NO_ROWS) if table is None else input_batch(self._definition, table, held)
-        self._batch, self._constants = with_constants(batch, self._program.constants, held)
+        # While time passes, only a function for keys that expire has a use for texts; and finding them compiles.
+        calls = table is not None or self._program.is_clocked
+        self._batch, self._constants = with_constants(batch, self._program.constants if calls else [], held)
         self._sheet = self._new_sheet(0 if table is None else table.num_rows)
 
     def _new_sheet(self, rows: int) -> Sheet:

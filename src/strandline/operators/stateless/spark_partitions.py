@@ -1,7 +1,8 @@
 """To which partition Spark sends a key, for whole columns: its Murmur3, `pmod(hash(key), partitions)`.
 
-Spark hashes a value as it holds it: four bytes for small integers, dates and booleans, eight for longs and timestamps,
-else the bytes. The hash of a column is the seed of the next one. A null leaves it as it is.
+Spark hashes a value as it holds it: four bytes for small integers, dates and booleans, eight for longs, timestamps and
+decimals of up to 18 digits, else the bytes. The bytes of a longer decimal are those of its number without the point,
+the highest first, as few as hold it. The hash of a column is the seed of the next one. A null leaves it as it is.
 """
 
 from __future__ import annotations
@@ -13,13 +14,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from strandline.arrow_types import decimal_of
 from strandline.operators.kernels.arrow_words import BYTES, Column, validity, whole, words_of
+from strandline.operators.kernels.wide import WORD_DIGITS_MAX, pairs_of
 
 _UInts: TypeAlias = npt.NDArray[np.uint32]
 
 _SEED = 42
 _LONGS = ("long", "timestamp", "timestamp_ntz")
 _HALF = np.uint64(32)
+_DECIMAL_BYTES = 16
 
 
 def spark_partitions(columns: Sequence[Column], kinds: Sequence[str], partitions: int) -> npt.NDArray[np.int64]:
@@ -30,11 +34,14 @@ def spark_partitions(columns: Sequence[Column], kinds: Sequence[str], partitions
     """
     found: _UInts = np.full(len(columns[0]), _SEED, np.uint32)
     for column, kind in zip(columns, kinds, strict=True):
-        if kind in BYTES:
-            hashed, valid = _of_bytes(whole(column), found), validity(column)
+        decimal = decimal_of(kind)
+        if decimal is not None and decimal[0] > WORD_DIGITS_MAX:
+            hashed, valid = _of_bytes(*_shortest(whole(column)), found), validity(column)
+        elif kind in BYTES:
+            hashed, valid = _of_bytes(*_ends_and_bytes(whole(column)), found), validity(column)
         else:
             words, valid = words_of(column, kind)
-            hashed = _of_words(words, found, 8 if kind in _LONGS else 4)
+            hashed = _of_words(words, found, 8 if kind in _LONGS or decimal is not None else 4)
         found = np.where(valid != 0, hashed, found)
     return found.view(np.int32).astype(np.int64) % partitions
 
@@ -46,16 +53,31 @@ def _of_words(words: npt.NDArray[np.int64], seeds: _UInts, size: int) -> _UInts:
     return _finished(found if size == 4 else _mixed(found, (bits >> _HALF).astype(np.uint32)), np.uint32(size))
 
 
-def _of_bytes(array: pa.Array, seeds: _UInts) -> _UInts:
+def _ends_and_bytes(array: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+    """Returns where each text begins, and the last one ends, in the bytes of all."""
+    _, buffer, data = array.buffers()
+    offsets = np.frombuffer(buffer, np.int32)[array.offset : array.offset + len(array) + 1]
+    return offsets.astype(np.int64), np.frombuffer(data if data is not None else b"", np.uint8)
+
+
+def _shortest(array: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+    """Returns the numbers of decimals in as few bytes as hold each with its sign, as `_ends_and_bytes` does."""
+    pairs = pairs_of(array)
+    number = np.ascontiguousarray(pairs[:, ::-1]).astype(">i8").view(np.uint8).reshape(len(array), _DECIMAL_BYTES)
+    sign = np.where(pairs[:, 1] < 0, 0xFF, 0).astype(np.uint8)
+    differs = number != sign[:, None]
+    first = np.where(differs.any(axis=1), differs.argmax(axis=1), _DECIMAL_BYTES - 1)
+    first -= (number[np.arange(len(array)), first] ^ sign) >> 7  # the first bit is the sign's
+    lengths = _DECIMAL_BYTES - first
+    return np.append(0, np.cumsum(lengths)), number[np.arange(_DECIMAL_BYTES) >= first[:, None]]
+
+
+def _of_bytes(offsets: npt.NDArray[np.int64], values: npt.NDArray[np.uint8], seeds: _UInts) -> _UInts:
     """Returns the hashes of texts and bytes: words of four bytes, then the bytes that are left, one by one and signed.
 
     Goes through all rows at once, word by word: rows that have come to their end are left out.
     """
-    many = len(array)
-    _, buffer, data = array.buffers()
-    offsets = np.frombuffer(buffer, np.int32)[array.offset : array.offset + many + 1].astype(np.int64)
-    values = np.frombuffer(data if data is not None else b"", np.uint8)
-    lengths, found, left = np.diff(offsets), seeds.copy(), np.arange(many)
+    lengths, found, left = np.diff(offsets), seeds.copy(), np.arange(len(seeds))
     word = 0
     while len(left := left[lengths[left] // 4 > word]):
         at = offsets[left] + 4 * word
