@@ -25,9 +25,9 @@ def papers(
     folder: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the pages go.")] = Path("papers-run"),
     as_json: EndsWithJson = False,
 ) -> None:
-    """Measure the figures and tables of the papers again, and compare them with what the papers say.
+    """Measure the papers' figures and tables again, and compare.
 
-    Writes index.html, a page for each paper, the figures as SVG, and results.json. A run adds to the folder of an
+    Says of each whether the paper's claims about it hold. Writes index.html, a page for each paper, the figures as SVG, and results.json. A run adds to the folder of an
     earlier one. Ctrl-C keeps what is done.
     """
     if size not in (*_SIZES, "tiny"):  # tiny: for tests
