@@ -13,7 +13,9 @@ def stretches(rng: np.random.Generator, blocks: int, rows: int, tuples: int) -> 
     found = []
     for number in reversed(range(blocks)):
         offsets = np.arange(number * rows, (number + 1) * rows)
-        table = pa.table({"_offset": offsets, "_ordinal": rng.integers(0, tuples, rows), "v": [[o] for o in offsets]})
+        sides = pa.array(rng.integers(0, 2, rows), pa.int8())
+        ordinals = rng.integers(0, tuples, rows)
+        table = pa.table({"_offset": offsets, "_ordinal": ordinals, "_side": sides, "v": [[o] for o in offsets]})
         found.append(Saved(table.slice(0, 0), table))
     return found
 
@@ -22,14 +24,14 @@ def stretches(rng: np.random.Generator, blocks: int, rows: int, tuples: int) -> 
 def test_of_each_tuple_the_footprint_that_was_written_last_counts(tuples: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(join_columns, "_ROWS_MIN", 40)
     saved = stretches(np.random.default_rng(tuples), 100, 7, tuples)
-    expected: dict[int, tuple[int, list[int]]] = {}
+    expected: dict[tuple[int, int], tuple[int, list[int]]] = {}
     for stretch in saved:
         for row in reversed(stretch.footprints.to_pylist()):
-            expected.setdefault(row["_ordinal"], (row["_offset"], row["v"]))
+            expected.setdefault((row["_ordinal"], row["_side"]), (row["_offset"], row["v"]))
     found = join_columns.newest_footprints([saved[0], Saved(*[saved[0].closed] * 2), *saved[1:]])
     assert found is not None
     rows = found.to_pylist()
-    assert [r["_ordinal"] for r in rows] == sorted(expected)
+    assert [(r["_ordinal"], r["_side"]) for r in rows] == sorted(expected)
     assert [(r["_offset"], r["v"]) for r in rows] == [expected[o] for o in sorted(expected)]
     assert join_columns.newest_footprints([]) is None
 

@@ -22,7 +22,7 @@ def test_the_wheel_installs_one_package_with_the_benchmarks_and_the_demo_inside_
         names = archive.namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"strandline"}
     packed = {name.removeprefix("strandline/_shipped/") for name in names if name.startswith("strandline/_shipped/")}
-    folders = [*(ROOT / "benchmarks").glob("*.py"), *(ROOT / "examples/demo").glob("*.py")]
+    folders = [*(ROOT / "benchmarks").rglob("*.py"), *(ROOT / "examples/demo").glob("*.py")]
     assert packed == {str(file.relative_to(ROOT)) for file in folders} | {"examples/__init__.py"}
 
 
