@@ -27,8 +27,8 @@ def papers(
 ) -> None:
     """Measure the papers' figures and tables again, and compare.
 
-    Says of each whether the paper's claims about it hold. Writes index.html, a page for each paper, the figures as SVG, and results.json. A run adds to the folder of an
-    earlier one. Ctrl-C keeps what is done.
+    Says of each whether the paper's claims about it hold. Writes index.html, a page for each paper, the figures as SVG,
+    and results.json. A run adds to the folder of an earlier one. Ctrl-C keeps what is done.
     """
     if size not in (*_SIZES, "tiny"):  # tiny: for tests
         raise OptionError(f"there is no size {size!r}", todo=f"choose {' or '.join(_SIZES)}")
