@@ -225,6 +225,8 @@ class ReplicaInputWorld(ReplicasWorld):
             )
         policy = rng.choice([cec(), cec(replay=rng.choice([0, 20])), cec(extent=7), instant("300 ms")])
         self.policy = instant("300 ms") if behind.definition.lives_in_process else policy
+        if not behind.definition.keeps_state:  # it has no policy
+            self.policy = cec()
         if upstream.definition.lives_in_process:
             for replica in self.replicas:
                 replica.policy = instant("300 ms")
