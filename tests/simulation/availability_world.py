@@ -148,8 +148,6 @@ class World:
         """The fork takes in as much at most in one tick, too, so that it may be late."""
         policies = [cec(), cec(replay=rng.choice([0, 20])), cec(extent=7), instant("300 ms")]
         self.policy = instant("300 ms") if operator.definition.lives_in_process else rng.choice(policies)
-        if not operator.definition.keeps_state:  # it has no policy
-            self.policy = cec()
         if not operator.definition.keeps_state:
             self.policy = cec()
         fresh = FaultyStorage(MemoryStorage(self.clock), rng, clock=self.clock)
